@@ -72,13 +72,13 @@ class _Reader:
 
     def _node(self, event: _Event) -> _Node:
         mark = event.start_mark
-        if isinstance(event, AliasEvent):
+        if event.__class__ is AliasEvent:
             known = self._anchors.get(event.anchor)
             return _Node(mark.line, mark.column, known.parts if known else None)
         parts: dict[str | int, _Node] | None = None
-        if isinstance(event, MappingStartEvent):
+        if event.__class__ is MappingStartEvent:
             parts = self._mapping()
-        elif isinstance(event, SequenceStartEvent):
+        elif event.__class__ is SequenceStartEvent:
             parts = self._sequence()
         node = _Node(mark.line, mark.column, parts)
         if event.anchor is not None:

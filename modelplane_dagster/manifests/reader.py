@@ -143,7 +143,7 @@ class _Build:
         if next_event().__class__ is StreamEndEvent:
             return None
         value = self._value(next_event)
-        end = next_event()
+        end: _Event = next_event()
         if end.__class__ is DocumentEndEvent:
             end = next_event()
         if end.__class__ is not StreamEndEvent:
