@@ -255,10 +255,10 @@ class InferenceCluster(Manifest):
         return None if isinstance(block, ExistingCluster) else block.kubernetes_version
 
     @property
-    def credentials(self) -> Credentials | None:
-        """None on an Existing cluster, which is reached by its kubeconfig."""
+    def credentials(self) -> Credentials:
+        """The defaults on an Existing cluster, which is reached by its kubeconfig and uses none."""
         block = self.spec.cluster.block
-        return None if isinstance(block, ExistingCluster) else block.credentials
+        return Credentials() if isinstance(block, ExistingCluster) else block.credentials
 
     @property
     def external_drivers(self) -> tuple[ExternalDriver, ...]:

@@ -26,7 +26,7 @@ from modelplane_dagster.manifests.objects import (
     validate,
 )
 from modelplane_dagster.manifests.problems import nearest, subject
-from modelplane_dagster.manifests.providers import ProviderConfig, provider_of, read_provider_config
+from modelplane_dagster.manifests.provider_configs import ProviderConfig, provider_of, read_provider_config
 from modelplane_dagster.manifests.reader import read
 from modelplane_dagster.manifests.references import cluster_references, image_warnings
 from modelplane_dagster.manifests.source import Document, documents
@@ -188,11 +188,11 @@ class _Builder:
             deployments=MappingProxyType({(key[1], key[2]): model for key, model in deployments.items()}),
             provider_configs=tuple(sorted(configs, key=lambda c: (c.provider, c.kind, c.namespace, c.name))),
             broken=MappingProxyType({key: ordered(self._broken[key]) for key in sorted(self._broken)}),
-            cluster_findings=MappingProxyType(by_cluster),
             findings=ordered(self.findings),
             digest=digest_of(self._content(digests, configs)),
             _sources=MappingProxyType(sources),
             _digests=MappingProxyType(digests),
+            _by_cluster=MappingProxyType(by_cluster),
         )
 
     def _references(
@@ -205,8 +205,11 @@ class _Builder:
             raw = self._objects[key].raw
             found = tuple(cluster_references(cluster, raw, classes=names, broken=broken))
             if found:
-                by_cluster[cluster.name] = found
+                by_cluster[cluster.name] = ordered(found)
                 self.findings.extend(found)
+        for (kind, name), found_broken in self._broken.items():
+            if kind == "InferenceCluster":
+                by_cluster[name] = ordered(found_broken)
         return by_cluster
 
     def _report_notices(self) -> None:

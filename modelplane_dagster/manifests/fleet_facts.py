@@ -10,7 +10,7 @@ from modelplane_dagster.findings import Finding, Place
 from modelplane_dagster.manifests.fields import Path
 from modelplane_dagster.manifests.models import InferenceClass, InferenceCluster, ModelDeployment
 from modelplane_dagster.manifests.objects import RawObject
-from modelplane_dagster.manifests.providers import ProviderConfig
+from modelplane_dagster.manifests.provider_configs import ProviderConfig
 
 Key = tuple[str, str, str]
 """Kind, namespace (empty for kinds without one) and name."""
@@ -21,8 +21,7 @@ class Fleet:
     """What the manifests say. Every object that could be named is in one of the mappings or in `broken`.
 
     `broken` is keyed by kind and name (`NAMESPACE/NAME` for kinds with a namespace) and holds the findings of objects
-    that are invalid, or that two different manifests describe. `cluster_findings` holds what the cross references of
-    a valid cluster found, such as `ClassNotFound`; a cluster without any isn't in it. `findings` holds everything.
+    that are invalid, or that two different manifests describe. `findings` holds everything.
     """
 
     classes: Mapping[str, InferenceClass]
@@ -30,16 +29,20 @@ class Fleet:
     deployments: Mapping[tuple[str, str], ModelDeployment]
     provider_configs: tuple[ProviderConfig, ...]
     broken: Mapping[tuple[str, str], tuple[Finding, ...]]
-    cluster_findings: Mapping[str, tuple[Finding, ...]]
     findings: tuple[Finding, ...]
     digest: str
     _sources: Mapping[Key, RawObject]
     _digests: Mapping[Key, str]
+    _by_cluster: Mapping[str, tuple[Finding, ...]]
 
     def place(self, kind: str, name: str, path: Path = (), namespace: str = "") -> Place | None:
         """Where the object or a field of it stands; of a missing field, its nearest parent. None for no such object."""
         source = self._sources.get((kind, namespace, name))
         return None if source is None else source.place(path)
+
+    def cluster_findings(self, name: str) -> tuple[Finding, ...]:
+        """What the cluster's own manifest and its references to classes gave, such as `ClassNotFound`; often empty."""
+        return self._by_cluster.get(name, ())
 
     def cluster_digest(self, name: str) -> str:
         """Over what the cluster is made from: its manifest, the classes it names and its provider config.
@@ -58,12 +61,7 @@ class Fleet:
 
 def _serves(config: ProviderConfig, cluster: InferenceCluster) -> bool:
     credentials = cluster.credentials
-    return (
-        credentials is not None
-        and config.provider == cluster.source
-        and config.name == credentials.name
-        and config.kind == credentials.type
-    )
+    return config.provider == cluster.source and config.name == credentials.name and config.kind == credentials.type
 
 
 def digest_of(parts: Iterable[str]) -> str:

@@ -49,8 +49,25 @@ def find(text: str, path: tuple[str | int, ...]) -> tuple[int, int] | None:
     return node.line, node.column
 
 
-@lru_cache(maxsize=4)
+_SMALL = 64 * 1024
+
+
 def _tree(text: str) -> _Node | None:
+    """Many small documents are remembered, and one large one: the nodes take up to forty times the text."""
+    return _small(text) if len(text) <= _SMALL else _large(text)
+
+
+@lru_cache(maxsize=256)
+def _small(text: str) -> _Node | None:
+    return _parse(text)
+
+
+@lru_cache(maxsize=1)
+def _large(text: str) -> _Node | None:
+    return _parse(text)
+
+
+def _parse(text: str) -> _Node | None:
     try:
         return _Reader(CParser(text).get_event).document()
     except YAMLError:
@@ -71,18 +88,18 @@ class _Reader:
         return self._node(self._read())
 
     def _node(self, event: _Event) -> _Node:
-        mark = event.start_mark
-        if event.__class__ is AliasEvent:
-            known = self._anchors.get(event.anchor)
+        mark, anchor = event.start_mark, getattr(event, "anchor", None)
+        if isinstance(event, AliasEvent):
+            known = self._anchors.get(anchor) if anchor else None
             return _Node(mark.line, mark.column, known.parts if known else None)
         parts: dict[str | int, _Node] | None = None
-        if event.__class__ is MappingStartEvent:
+        if isinstance(event, MappingStartEvent):
             parts = self._mapping()
-        elif event.__class__ is SequenceStartEvent:
+        elif isinstance(event, SequenceStartEvent):
             parts = self._sequence()
         node = _Node(mark.line, mark.column, parts)
-        if event.anchor is not None:
-            self._anchors[event.anchor] = node
+        if anchor is not None:
+            self._anchors[anchor] = node
         return node
 
     def _sequence(self) -> dict[str | int, _Node]:
