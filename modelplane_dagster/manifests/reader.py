@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 from yaml import YAMLError
@@ -45,6 +46,8 @@ MAX_ALIASED = 10_000
 """How many nodes all aliases of a document may stand for; 64 characters of a text count as one."""
 
 _TAG = "tag:yaml.org,2002:"
+# Keys and short values repeat all over a fleet, and are held once.
+_SHORT = 32
 _NO_KEY = object()
 _MERGE = object()
 
@@ -184,7 +187,7 @@ class _Build:
             mark = event.start_mark
             message = f"a document has at most {MAX_NODES} keys and values"
             raise _StopError("ManifestTooLarge", message, mark.line, mark.column)
-        text = event.value
+        text = event.value if len(event.value) > _SHORT else intern(event.value)
         if event.implicit[0] and event.tag is None:
             value = self._plain(event, stack) if not text or text[0] in scalars.HINTS else text
         else:
