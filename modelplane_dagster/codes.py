@@ -37,6 +37,7 @@ _MANIFESTS = _area(
         "InvalidYaml": (E_, "A document isn't YAML.", "Correct the syntax at the place shown."),
         "DuplicateKey": (E_, "A mapping holds a key twice.", "Keep one of them."),
         "TooManyAliases": (E_, "Anchors and aliases expand beyond bounds.", "Write the values out."),
+        "NestedTooDeep": (E_, "A document is nested beyond bounds.", "Flatten the document."),
         "NotAnObject": (
             E_,
             "A document isn't a Kubernetes object: apiVersion, kind or metadata.name is missing or of a wrong type.",
