@@ -11,7 +11,7 @@ from modelplane_dagster.drivers import DRIVERS
 from modelplane_dagster.findings import Finding, finding
 
 if TYPE_CHECKING:
-    from modelplane_dagster.manifests.deployments import ModelDeployment
+    from modelplane_dagster.manifests.deployments import Member, ModelDeployment
     from modelplane_dagster.placement.facts import ReplicaPlacement
 
 
@@ -58,7 +58,7 @@ def image_findings(
     engines = {e.name: e for e in deployment.spec.template.spec.engines}
     for replica in replicas:
         for placed in replica.engines:
-            members = {m.role: m for m in engines[placed.name].members}
+            members: Mapping[str, Member] = {m.role: m for m in engines[placed.name].members}
             for at in placed.members:
                 spec = members[at.role].template.spec
                 if spec is None:

@@ -33,13 +33,9 @@ def _facts(driver: str, attributes: tuple[tuple[str, Any], ...], capacity: tuple
 def device_facts(device: Device) -> DeviceFacts:
     """A class's device as selectors see it."""
     attributes: list[tuple[str, Any]] = []
-    for name, value in (device.attributes or {}).items():
-        if value.version is not None:
-            attributes.append((name, SemverValue.parse(value.version)))
-        else:
-            typed = next(v for v in (value.string, value.bool, value.int) if v is not None)
-            attributes.append((name, typed))
-    capacity = tuple((name, str(amount.value)) for name, amount in (device.capacity or {}).items())
+    for name, value in device.attributes.items():
+        attributes.append((name, SemverValue.parse(value.version) if value.version is not None else value.value))
+    capacity = tuple((name, str(amount.value)) for name, amount in device.capacity.items())
     return _facts(device.driver, tuple(attributes), capacity)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.cpu import MAX_DEVICES_PER_CLAIM
-from modelplane_dagster.findings import Finding, finding, ordered
+from modelplane_dagster.findings import Finding, Place, finding, ordered
 from modelplane_dagster.kube.cel import SelectorEvaluationError
 from modelplane_dagster.kube.objects import Toleration
 from modelplane_dagster.kube.scheduling import untolerated
@@ -261,7 +261,7 @@ class _Search:
     def _refuse(self, code: str, message: str) -> None:
         self.refusals.setdefault(code, finding(code, self.subject, message, place=self._at()))
 
-    def _at(self) -> object:
+    def _at(self) -> Place | None:
         return self.fleet.place(
             "ModelDeployment", self.name, ("spec", "template", "spec", "engines"), namespace=self.namespace
         )

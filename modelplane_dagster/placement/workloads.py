@@ -6,6 +6,7 @@ Pure: a placed replica in, objects out. What is not in the manifest follows from
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ class _Maker:
         self.mirror_cpus = mirror_cpus
 
     def engine(self, engine: Engine, placed: EnginePlacement) -> tuple[list[Body], tuple[str, str]]:
-        members = {m.role: m for m in engine.members}
+        members: Mapping[str, Member] = {m.role: m for m in engine.members}
         at = {m.role: m for m in placed.members}
         bodies = [self._claim(engine, m) for m in placed.members if m.requests]
         if "Standalone" in members:
@@ -145,7 +146,7 @@ class _Maker:
             },
         }
 
-    def _gang(self, engine: Engine, members: dict[str, Member], at: dict[str, MemberPlacement]) -> Body:
+    def _gang(self, engine: Engine, members: Mapping[str, Member], at: dict[str, MemberPlacement]) -> Body:
         worker = members["Worker"]
         nodes = worker.worker.nodes if worker.worker else 1
         return {
