@@ -12,7 +12,7 @@ from modelplane_dagster.errors import ConfigError
 
 # "1.36", "v1.36.1", "1.35.2-gke.100", "v1.36.1+3", "1.34.1-k3s1", "1.36+", "v1.33.4-eks-113cf36".
 _KUBERNETES = re.compile(
-    r"v?(?P<major>[0-9]{1,4})\.(?P<minor>[0-9]{1,4})(?:\.(?P<patch>[0-9]{1,6}))?(?P<rest>[-+.][0-9A-Za-z.+_-]*)?"
+    r"v?(?P<major>[0-9]{1,4})\.(?P<minor>[0-9]{1,4})(?:\.(?P<patch>[0-9]{1,6}))?(?P<rest>[-+][0-9A-Za-z.+_-]*)?"
 )
 
 
