@@ -18,7 +18,7 @@ from modelplane_dagster.kube.claims import Claim, Constraint, DeviceClass, Usage
 from modelplane_dagster.kube.objects import NodeFacts
 from modelplane_dagster.kube.quantity import parse_quantity
 from modelplane_dagster.kube.scheduling import untolerated
-from modelplane_dagster.kube.slices import DeviceId, DevicePool, PublishedDevice, Slice, newest_pools
+from modelplane_dagster.kube.slices import DeviceId, DevicePool, PublishedDevice, Slice
 
 MAX_RESULTS = 32
 """Devices that one claim can hold over all its requests, of whatever driver (AllocationResultsMaxSize)."""
@@ -86,16 +86,16 @@ def allocate(
     claims: Sequence[Claim],
     node: NodeFacts,
     *,
-    slices: Iterable[Slice],
+    pools: Sequence[DevicePool],
     classes: Iterable[DeviceClass],
     usage: Usage,
 ) -> tuple[Allocation, ...] | Unallocatable:
     """One allocation for each of a pod's claims, in order, or the reason why this node can't hold them all.
 
-    The claims are those of the pod that aren't allocated yet. Nothing is changed: write the allocations, and count
+    The claims are those of the pod that aren't allocated yet; `pools` are the cluster's, from `newest_pools`. Nothing is changed: write the allocations, and count
     them in the next `usage`.
     """
-    search = _Search(claims, node, newest_pools(slices), {c.name: c for c in classes}, usage)
+    search = _Search(claims, node, pools, {c.name: c for c in classes}, usage)
     try:
         for claim in claims:
             search.check_size(claim)
@@ -139,7 +139,7 @@ class _Search:
         self,
         claims: Sequence[Claim],
         node: NodeFacts,
-        pools: tuple[DevicePool, ...],
+        pools: Sequence[DevicePool],
         classes: Mapping[str, DeviceClass],
         usage: Usage,
     ) -> None:
@@ -147,7 +147,7 @@ class _Search:
         reached = [(pool, _reached(pool, node)) for pool in pools]
         self._pools = [pool for pool, found in reached if found]
         self._candidates = [c for pool, found in reached if pool.usable for c in found]
-        self._counters = _left_in_counters(pools, usage)
+        self._counters = _left_in_counters(self._pools, usage)
         self._taken: list[_Taken] = []
         self._judged: dict[tuple[int, str, DeviceId], bool] = {}
         self._exhausted: set[tuple[int, str]] = set()

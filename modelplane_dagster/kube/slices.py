@@ -163,6 +163,12 @@ def slice_reach(of: Slice, node: NodeFacts) -> bool:
     return of.reach.holds(node)
 
 
+def _reached(of: Slice, node: NodeFacts) -> tuple[PublishedDevice, ...]:
+    if of.per_device:
+        return tuple(device for device in of.devices if device_reach(of, device, node))
+    return of.devices if of.reach.holds(node) else ()
+
+
 @dataclass(frozen=True, slots=True)
 class DevicePool:
     """A driver's pool at its newest generation; older generations are left out as the scheduler leaves them out."""
@@ -186,7 +192,7 @@ class DevicePool:
 
     def reached(self, node: NodeFacts) -> tuple[tuple[Slice, PublishedDevice], ...]:
         """The devices that are for this node, in slice order."""
-        return tuple((s, d) for s in self.slices for d in s.devices if device_reach(s, d, node))
+        return tuple((s, d) for s in self.slices for d in _reached(s, node))
 
 
 def newest_pools(slices: Iterable[Slice]) -> tuple[DevicePool, ...]:
@@ -210,3 +216,30 @@ def _pool(slices: list[Slice]) -> DevicePool:
             (twice if device.name in seen else seen).add(device.name)
     ordered = tuple(sorted(slices, key=lambda s: s.name))
     return DevicePool(first.driver, first.pool, first.generation, ordered, first.pool_slices, tuple(sorted(twice)))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevices:
+    """What one pool offers one node; a slice that reaches the node without a device gives an empty tuple."""
+
+    pool: DevicePool
+    devices: tuple[PublishedDevice, ...]
+
+
+def devices_by_node(pools: Iterable[DevicePool], nodes: Iterable[NodeFacts]) -> dict[str, tuple[NodeDevices, ...]]:
+    """For each node by name what reaches it, pool by pool; empty where no slice does.
+
+    A slice for one named node is looked up, so a cluster where every node publishes its own costs no product of the two.
+    """
+    known = {node.name: node for node in nodes}
+    found: dict[str, list[NodeDevices]] = {name: [] for name in known}
+    for pool in pools:
+        mine: dict[str, list[PublishedDevice]] = {}
+        for one in pool.slices:
+            named = () if one.per_device else (one.reach.node_name,)
+            for name in named if named and named[0] else known:
+                if name in known and slice_reach(one, known[name]):
+                    mine.setdefault(name, []).extend(_reached(one, known[name]))
+        for name, devices in mine.items():
+            found[name].append(NodeDevices(pool, tuple(devices)))
+    return {name: tuple(offers) for name, offers in found.items()}

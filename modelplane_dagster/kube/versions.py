@@ -63,7 +63,7 @@ class SemverError(ConfigError):
     """The text isn't a semantic version 2.0.0; the message quotes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SemverValue:
     """A DRA `version` attribute. Make it with `parse`, which checks the text."""
 
@@ -74,6 +74,10 @@ class SemverValue:
         """Raises SemverError for anything but strict semver 2.0.0 ("9.0", "v9.0.0" and "1.02.3" aren't)."""
         parse_semver(text)
         return cls(text)
+
+    def __repr__(self) -> str:
+        # The generated one takes most of the time of telling devices apart.
+        return f"SemverValue({self.text!r})"
 
     @property
     def version(self) -> semver.Version:

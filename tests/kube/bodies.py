@@ -7,7 +7,7 @@ from typing import Any
 from modelplane_dagster.kube.allocator import Allocation, Unallocatable, allocate
 from modelplane_dagster.kube.claims import Claim, DeviceClass, Usage
 from modelplane_dagster.kube.objects import NodeFacts
-from modelplane_dagster.kube.slices import Slice
+from modelplane_dagster.kube.slices import Slice, newest_pools
 
 N1 = NodeFacts("n1", {"pool": "a"})
 Body = dict[str, Any]
@@ -81,7 +81,7 @@ def run(
     return allocate(
         [Claim.parse(c) for c in claims],
         node,
-        slices=[Slice.parse(s) for s in slices],
+        pools=newest_pools(Slice.parse(s) for s in slices),
         classes=[DeviceClass.parse(c) for c in (CLASSES if classes is None else classes)],
         usage=Usage.of(held or []),
     )
