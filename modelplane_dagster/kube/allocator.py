@@ -242,13 +242,13 @@ class _Search:
         return fits(wanted.capacity, device) and not untolerated(wanted.tolerations, device.taints)
 
     def _free(self, ask: _Ask, candidate: _Candidate) -> bool:
-        """Whether the device is nobody's, or may be shared; the amounts of a share are judged when it is taken."""
-        for taken in self._taken:
-            if taken.candidate.key == candidate.key:
-                if taken.ask.key == ask.key:
-                    return False
-                alone = not candidate.device.facts.allow_multiple
-                if alone and not (ask.wanted.admin or taken.ask.wanted.admin):
+        """Whether the device is nobody's, or may be shared; the amounts of a share are judged when it is taken.
+
+        A request walks the devices once, so it never gets one of them twice; another request may share it.
+        """
+        if not candidate.device.facts.allow_multiple and not ask.wanted.admin:
+            for taken in self._taken:
+                if taken.candidate.key == candidate.key and not taken.ask.wanted.admin:
                     return False
         return ask.wanted.admin or candidate.key not in self._usage.whole
 

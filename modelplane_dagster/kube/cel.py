@@ -48,12 +48,16 @@ class DeviceFacts:
     capacity: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     allow_multiple: bool = False
-    shape: str = field(init=False, repr=False, compare=False)
-    """Equal for devices that no selector can tell apart; the name isn't in it."""
+    _shape: str = field(default="", init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        shape = repr((self.driver, self.allow_multiple, sorted(self.attributes.items()), sorted(self.capacity.items())))
-        object.__setattr__(self, "shape", shape)
+    @property
+    def shape(self) -> str:
+        """Equal for devices that no selector can tell apart; the name isn't in it."""
+        if not self._shape:
+            facts = (self.driver, self.allow_multiple, sorted(self.attributes.items()), sorted(self.capacity.items()))
+            # Written on first use: most devices are read for their names alone.
+            object.__setattr__(self, "_shape", repr(facts))
+        return self._shape
 
     def __hash__(self) -> int:
         return hash((self.name, self.shape))
