@@ -9,7 +9,6 @@ from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.errors import UnreadableError
 from modelplane_dagster.findings import Finding, finding
-from modelplane_dagster.known import Unknown
 from modelplane_dagster.sources import SOURCES
 from resources.observe import observed_pools
 from resources.steps.result import StepResult, pending, recorded, upstream
@@ -169,4 +168,4 @@ def _rows(nodes: list[NodeFacts]) -> tuple[dict[str, str | bool], ...]:
 
 def _pairs(pool: PoolView) -> tuple[dict[str, str], ...]:
     labels = [{"kind": "label", "expected": f"{k}={v}"} for k, v in sorted(pool.labels.items())]
-    return tuple([*labels, *({"kind": "taint", "expected": str(t)} for t in pool.taints)])
+    return (*labels, *({"kind": "taint", "expected": str(t)} for t in pool.taints))
