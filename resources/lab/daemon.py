@@ -126,17 +126,6 @@ def bound_socket(home: Path) -> socket.socket:
     raise OSError("no free port on loopback")
 
 
-def locked_pidfile(home: Path) -> int | None:
-    """The descriptor that holds the daemon's lock; None where another daemon of this home runs."""
-    fd = os.open(home / PID_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    return fd
-
-
 def start(home: Path) -> int:
     """Runs the daemon in this process until it is stopped; 1 at once where one runs already."""
     home.mkdir(parents=True, exist_ok=True)

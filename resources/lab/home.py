@@ -22,6 +22,17 @@ def read_token(home: Path) -> str:
     return path.read_text()
 
 
+def locked_pidfile(home: Path) -> int | None:
+    """The descriptor that holds the daemon's lock; None where another daemon of this home runs."""
+    fd = os.open(home / PID_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
 def running(home: Path) -> int | None:
     """The daemon's process id, 0 where it is only starting; None where no daemon holds the home's lock."""
     try:
