@@ -168,6 +168,11 @@ _GATE = _area(
         ),
         "ZonesRequired": (E_, "The cloud needs zones for a GPU pool.", "Set the pool's zones."),
         "FabricUnsupported": (E_, "The source has no such fabric.", "Remove the fabric, or use a source that has it."),
+        "CapacityBlockUnsupported": (
+            E_,
+            "The source has no capacity blocks.",
+            "Remove capacityBlock, or use a source that has them.",
+        ),
         "MinNodesUnsupported": (E_, "The cloud can't hold a pool at that size.", "Raise minNodeCount or nodeCount."),
         "CountOutOfBounds": (
             E_,
