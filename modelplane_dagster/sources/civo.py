@@ -31,6 +31,7 @@ RECORD = SourceRecord(
     default_version="",
     floor="1.34",
     version_form="the exact version, such as 1.34.1-k3s1",
+    version_pattern=r"1\.\d+\.\d+-k3s\d+(-[a-z0-9-]+)?",
     provider_group="civo.m.upbound.io",
     machine_field="size",
     system_pool=_SYSTEM,

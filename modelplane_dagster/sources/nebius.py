@@ -34,6 +34,7 @@ RECORD = SourceRecord(
     default_version="1.34",
     floor="",
     version_form="<major>.<minor>, such as 1.34",
+    version_pattern=r"1\.\d+",
     provider_group="nebius.m.upbound.io",
     machine_field="platform",
     system_pool=_SYSTEM,

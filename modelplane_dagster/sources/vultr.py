@@ -32,6 +32,7 @@ RECORD = SourceRecord(
     default_version="v1.36.1+3",
     floor="",
     version_form="the exact version with its build suffix, such as v1.36.1+3",
+    version_pattern=r"v1\.\d+\.\d+\+\d+",
     provider_group="vultr.m.upbound.io",
     machine_field="plan",
     system_pool=_SYSTEM,
