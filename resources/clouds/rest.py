@@ -5,6 +5,7 @@ Nothing here waits for a state: a call is asked once, and again only where askin
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -52,6 +53,14 @@ class Reply:
     status: int
     code: str
     text: str
+
+
+def api_key(secrets: Mapping[str, str] | None, *, env: str, simulated: bool) -> str:
+    """The key of a secret that holds one key; without a secret the environment's. A simulated cloud takes any. Empty
+    where there is none."""
+    if secrets:
+        return next(iter(secrets.values())).strip()
+    return os.environ.get(env, "") or ("simulated" if simulated else "")
 
 
 def by_status(cloud: str, reply: Reply) -> CloudError:

@@ -8,7 +8,6 @@ and load balancers, which may hold data or addresses that outlive it.
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -29,7 +28,7 @@ from modelplane_dagster.errors import (
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import SYSTEM_POOL
 from resources.clouds.drift import missing_labels, missing_taints
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, by_status
+from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, api_key, by_status
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 ENDPOINT = "https://api.vultr.com"
@@ -48,15 +47,22 @@ _QUOTA_WORDS = ("limit for your account", "maximum monthly fee", "exceeds your a
 
 
 class VultrCloud:
-    """`api_key` None takes VULTR_API_KEY from the environment; `endpoint` None is the real cloud."""
+    """`endpoint` None is the real cloud, with the API key of `secrets` or else VULTR_API_KEY; a simulated cloud takes
+    any key. `account` is what the key must lead to, None to accept its own."""
 
     source = "Vultr"
 
     def __init__(
-        self, *, api_key: str | None = None, endpoint: str | None = None, limits: Limits | None = None
+        self,
+        *,
+        endpoint: str | None = None,
+        account: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        self._api_key = api_key
-        self._endpoint = endpoint or ENDPOINT
+        self._endpoint = endpoint
+        self._expected = account or ""
+        self._key = api_key(secrets, env="VULTR_API_KEY", simulated=endpoint is not None)
         self._limits = limits or Limits()
         self._rest: Rest | None = None
         self._account = ""
@@ -127,6 +133,8 @@ class VultrCloud:
         pool = None if cluster is None else self._own_pool(ref, cluster["id"], name)
         if cluster is None or pool is None:
             return Progress("ready")
+        if pool.get("status") == "deleting":
+            return Progress("pending", f"the end of pool {name}")
         return self._delete(f"{_CLUSTERS}/{cluster['id']}/node-pools/{pool['id']}", f"the end of pool {name}")
 
     def delete_cluster(self, ref: ClusterRef) -> Progress:
@@ -156,13 +164,12 @@ class VultrCloud:
     @property
     def _api(self) -> Rest:
         if self._rest is None:
-            key = self._api_key or os.environ.get("VULTR_API_KEY", "")
-            if not key:
+            if not self._key:
                 raise CloudCredentialsError("Vultr: no API key; set VULTR_API_KEY or map the credentials.")
             self._rest = Rest(
                 "Vultr",
-                base_url=self._endpoint,
-                authorization=f"Bearer {key}",
+                base_url=self._endpoint or ENDPOINT,
+                authorization=f"Bearer {self._key}",
                 read_error=lambda body: ("", str(body["error"])),
                 classify=_classify,
                 limits=self._limits,
@@ -170,9 +177,12 @@ class VultrCloud:
         return self._rest
 
     def _check_account(self, ref: ClusterRef) -> None:
-        if ref.account and self.whoami() != ref.account:
+        """Before every write; the answer is kept for the adapter's life."""
+        expected = ref.account or self._expected
+        if expected and self.whoami() != expected:
             raise CloudCredentialsError(
-                f"Vultr: the credentials lead to account {self.whoami()}, and cluster {ref.name} belongs to {ref.account}."
+                f"Vultr: the credentials lead to account {self.whoami()}, and cluster {ref.name} belongs to {expected}.",
+                code="account",
             )
 
     def _all(self, path: str, key: str) -> Iterator[Json]:
@@ -232,6 +242,8 @@ class VultrCloud:
 
     def _settle(self, ref: ClusterRef, cluster: Json, pool: Json, request: Mapping[str, Any]) -> Progress:
         """Brings labels, taints and bounds of a standing pool to the request, and says how far its nodes are."""
+        if pool.get("status") == "deleting":
+            return Progress("pending", f"the end of the old pool {pool.get('label')}")
         path = f"{_CLUSTERS}/{cluster['id']}/node-pools/{pool['id']}"
         changed = self._relabel(path, pool, request)
         changed = self._retaint(path, pool, request) or changed
