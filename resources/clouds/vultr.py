@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +28,7 @@ from modelplane_dagster.errors import (
 )
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import SYSTEM_POOL
-from resources.clouds.drift import missing_labels, missing_taints
+from resources.clouds.drift import demand_account, labels_to_set, taints_to_add
 from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, api_key, by_status
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
@@ -178,12 +179,9 @@ class VultrCloud:
 
     def _check_account(self, ref: ClusterRef) -> None:
         """Before every write; the answer is kept for the adapter's life."""
-        expected = ref.account or self._expected
-        if expected and self.whoami() != expected:
-            raise CloudCredentialsError(
-                f"Vultr: the credentials lead to account {self.whoami()}, and cluster {ref.name} belongs to {expected}.",
-                code="account",
-            )
+        wanted = ref if ref.account else replace(ref, account=self._expected)
+        if wanted.account:
+            demand_account(wanted, self.whoami())
 
     def _all(self, path: str, key: str) -> Iterator[Json]:
         """Every page; the cursor of the last one is empty."""
@@ -259,7 +257,7 @@ class VultrCloud:
 
     def _relabel(self, path: str, pool: Json, request: Mapping[str, Any]) -> bool:
         """A label can't be changed: one with another value is deleted, then made again."""
-        wrong = missing_labels(request.get("labels", {}), _labels(pool))
+        wrong = labels_to_set(request.get("labels", {}), _labels(pool))
         if not wrong:
             return False
         ids = {row["key"]: row["id"] for row in self._api.get(f"{path}/labels")["labels"]}
@@ -271,7 +269,7 @@ class VultrCloud:
 
     def _retaint(self, path: str, pool: Json, request: Mapping[str, Any]) -> bool:
         wanted = [Taint.parse(t) for t in request.get("taints", ())]
-        wrong = missing_taints(wanted, _taints(pool))
+        wrong = taints_to_add(wanted, _taints(pool))
         for taint in wrong:
             self._api.call("POST", f"{path}/taints", body=taint.as_dict())
         return bool(wrong)
