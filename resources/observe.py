@@ -17,10 +17,9 @@ from modelplane_dagster.audit.live import (
     parse_all,
 )
 from modelplane_dagster.audit.slices import LiveSlice
+from modelplane_dagster.canonical import digest
 from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.placing import kept
-
-from modelplane_dagster.canonical import digest
 from modelplane_dagster.components.types import Component
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.errors import ModelplaneError, UnreadableError

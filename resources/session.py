@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modelplane_dagster.components.join import Kept
-
 from modelplane_dagster.accounts import Account
 from modelplane_dagster.cluster_plan import ClusterPlan, Planner
-from modelplane_dagster.components.types import Component
+from modelplane_dagster.components.join import Kept
+from modelplane_dagster.components.types import Component, CustomResource
 from modelplane_dagster.errors import NotReadyError, UnreadableError
 from modelplane_dagster.findings import has_errors, ordered
 from modelplane_dagster.gate import (
@@ -381,7 +380,7 @@ class Session:
         self._clients.clear()
 
 
-def _own_kinds(component: Component) -> tuple[object, ...]:
+def _own_kinds(component: Component) -> tuple[CustomResource, ...]:
     return tuple(w.resource for w in component.workloads if w.resource is not None and w.resource.values_root is None)
 
 

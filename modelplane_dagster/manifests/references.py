@@ -11,7 +11,6 @@ from modelplane_dagster.manifests.objects import RawObject
 from modelplane_dagster.manifests.problems import nearest, path_text, subject
 from modelplane_dagster.manifests.words import shown
 
-
 _MAX_COMPARED = 100
 """Among more classes than this no near name is looked for: it takes longer than everything else together."""
 

@@ -10,14 +10,14 @@ from modelplane_dagster.actions import component_drift
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster_plan import ClusterPlan, object_digests, values_digest
 from modelplane_dagster.components.types import JoinedComponent
-from modelplane_dagster.errors import HelmError
 from modelplane_dagster.findings import Finding
 from modelplane_dagster.observed import ObservedComponent
 from modelplane_dagster.placement.workloads import DIGEST_ANNOTATION
 from resources.helm import chart_ref
+from resources.helm_records import clear_pending, pending_record
 from resources.observe import COMPONENT_LABEL, CPU_COMPONENT
 from resources.steps.cpu_probe import probe_mode
-from resources.steps.result import StepResult, pending, recorded, upstream
+from resources.steps.result import State, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
     from modelplane_dagster.gate import Admission
@@ -106,7 +106,7 @@ def _summary(session: Session, plan: ClusterPlan, done: Mapping[str, StepResult]
         return StepResult(subject, "ready", text, findings, changed, tables)
     failed = [r for r in bad if r.state == "failed"]
     first = (failed or bad)[0]
-    state = "failed" if failed else "pending"
+    state: State = "failed" if failed else "pending"
     return StepResult(subject, state, f"{first.subject}: {first.sentence}", findings, changed, tables)
 
 
@@ -182,7 +182,10 @@ def _install(
     component = joined.component
     if component.pin is not None:
         if seen is not None and seen.state.startswith("pending-"):
-            clear_pending(client, seen)
+            # One of the two failed attempts of our own that are cleared; the lease is held, so no helm of ours still runs.
+            record = pending_record(client, seen.release, seen.namespace)
+            if record is not None:
+                clear_pending(client, record)
         depended = any(component.key in other.component.depends_on for other in plan.installed)
         session.helm(plan.name).upgrade_install(
             component.release,
@@ -203,15 +206,6 @@ def apply_objects(client: ClusterClient, key: str, bodies: Iterable[Mapping[str,
         metadata["labels"] = {**(metadata.get("labels") or {}), COMPONENT_LABEL: key}
         metadata["annotations"] = {**(metadata.get("annotations") or {}), DIGEST_ANNOTATION: digest(dict(body))}
         client.apply({**body, "metadata": metadata})
-
-
-def clear_pending(client: ClusterClient, seen: ObservedComponent) -> None:
-    """Forgets a revision that a killed helm left pending: one of the two failed attempts of our own that are cleared. The
-    lease is held, so no helm of ours still works on it; the objects carry the release's name and are taken up again."""
-    name = f"sh.helm.release.v1.{seen.release}.v{seen.revision}"
-    if client.get("v1", "Secret", name, namespace=seen.namespace) is None:
-        raise HelmError(f"Release {seen.release} is {seen.state}, and its record {name} isn't there.")
-    client.delete("v1", "Secret", name, namespace=seen.namespace)
 
 
 def _workloads_wait(client: ClusterClient, joined: JoinedComponent) -> str:

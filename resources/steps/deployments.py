@@ -20,7 +20,7 @@ from modelplane_dagster.placement.workloads import (
     replica_objects,
 )
 from resources.steps.devices import judge
-from resources.steps.result import StepResult, pending, recorded, upstream
+from resources.steps.result import State, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
     from modelplane_dagster.manifests.deployments import ModelDeployment
@@ -49,7 +49,7 @@ def _ensure(session: Session, namespace: str, name: str) -> StepResult:
     deployment = session.fleet.deployments[(namespace, name)]
     if not placement.replicas:
         why = placement.findings[0].message if placement.findings else "no cluster takes it"
-        state = "failed" if placement.verdict == "refused" else "pending"
+        state: State = "failed" if placement.verdict == "refused" else "pending"
         return StepResult(subject, state, why, placement.findings)
     rows: list[dict[str, Any]] = []
     changed = False

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from modelplane_dagster.audit.health import PoolHealth, audit_health
 from modelplane_dagster.audit.live_audit import LiveAudit, audit_live
-
 from modelplane_dagster.errors import UnreadableError
 from modelplane_dagster.findings import Finding, has_errors, ordered
 from modelplane_dagster.known import Known
-from resources.steps.result import StepResult, pending, recorded
+from resources.steps.result import Row, StepResult, pending, recorded
 
 if TYPE_CHECKING:
     from modelplane_dagster.cluster_plan import ClusterPlan
@@ -34,7 +33,8 @@ def _observe(session: Session, name: str, pool: str) -> StepResult:
     own = health[pool]
     of_pool = tuple(f for f in audit.findings if concerns(f, name, pool))
     findings = ordered([*own.findings, *of_pool])
-    tables = {"Devices": tuple({"node": d.node, "driver": d.driver, "devices": d.devices} for d in own.devices)}
+    rows: tuple[Row, ...] = tuple({"node": d.node, "driver": d.driver, "devices": d.devices} for d in own.devices)
+    tables = {"Devices": rows}
     totals = Counter[str]()
     for device in own.devices:
         totals[device.driver] += device.devices
