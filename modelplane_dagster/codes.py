@@ -169,6 +169,11 @@ _GATE = _area(
         ),
         "ZonesRequired": (E_, "The cloud needs zones for a GPU pool.", "Set the pool's zones."),
         "FabricUnsupported": (E_, "The source has no such fabric.", "Remove the fabric, or use a source that has it."),
+        "CapacityBlockUnsupported": (
+            E_,
+            "The source has no capacity blocks.",
+            "Remove capacityBlock, or use a source that has them.",
+        ),
         "MinNodesUnsupported": (E_, "The cloud can't hold a pool at that size.", "Raise minNodeCount or nodeCount."),
         "CountOutOfBounds": (
             E_,
@@ -213,6 +218,7 @@ _JOIN = _area(
             "A component depends on one that isn't in the lists, or that the join dropped.",
             "Add the dependency, or remove it from dependsOn.",
         ),
+        "DependencyCycle": (E_, "Components depend on each other in a circle.", "Remove one of the dependencies."),
         "DependencyForeign": (
             E_,
             "A component depends on another driver's component.",
