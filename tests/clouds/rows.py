@@ -11,6 +11,7 @@ from typing import Any
 
 from modelplane_dagster.cluster import ClusterView, PoolView
 from resources.lab.clouds import eks as eks_sim
+from resources.lab.clouds import gke as gke_sim
 from resources.lab.clouds.state import CloudState, Traits
 from tests.clouds import views
 
@@ -35,6 +36,7 @@ class Row:
 
 
 EKS_POOL = views.gpu_pool(machine={"instanceType": "g6.xlarge", "diskSizeGb": 100})
+GKE_POOL = views.gpu_pool(machine={"machineType": "g2-standard-8", "diskSizeGb": 100}, zones=("us-central1-a",))
 
 ROWS = [
     Row(
@@ -49,5 +51,19 @@ ROWS = [
         create=("POST create-pool",),
         delete="DELETE delete-pool",
         dress=eks_sim.dress,
+    ),
+    Row(
+        source="GKE",
+        location="us-central1",
+        version="1.35.4-gke.200",
+        account="my-project",
+        app=gke_sim.GkeSim,
+        view=views.cluster("GKE", GKE_POOL, version="1.35", location="us-central1"),
+        pool=GKE_POOL,
+        known_type="g2-standard-8",
+        create=("POST create-pool",),
+        delete="DELETE delete-pool",
+        dress=gke_sim.dress,
+        traits=gke_sim.TRAITS,
     ),
 ]
