@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modelplane_dagster.cluster import ClusterView, PoolView
+from resources.lab.clouds import aks as aks_sim
 from resources.lab.clouds import eks as eks_sim
 from resources.lab.clouds import gke as gke_sim
 from resources.lab.clouds.state import CloudState, Traits
@@ -37,6 +38,7 @@ class Row:
 
 EKS_POOL = views.gpu_pool(machine={"instanceType": "g6.xlarge", "diskSizeGb": 100})
 GKE_POOL = views.gpu_pool(machine={"machineType": "g2-standard-8", "diskSizeGb": 100}, zones=("us-central1-a",))
+AKS_POOL = views.gpu_pool("gpu-a100", machine={"vmSize": "Standard_NC24ads_A100_v4"}, accelerator="nvidia-a100")
 
 ROWS = [
     Row(
@@ -65,5 +67,18 @@ ROWS = [
         delete="DELETE delete-pool",
         dress=gke_sim.dress,
         traits=gke_sim.TRAITS,
+    ),
+    Row(
+        source="AKS",
+        location="westeurope",
+        version="1.34",
+        account="my-subscription",
+        app=aks_sim.AksSim,
+        view=views.cluster("AKS", AKS_POOL, version="1.34", location="westeurope"),
+        pool=AKS_POOL,
+        known_type="Standard_NC24ads_A100_v4",
+        create=("PUT put-pool",),
+        delete="DELETE delete-pool",
+        dress=aks_sim.dress,
     ),
 ]
