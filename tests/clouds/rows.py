@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modelplane_dagster.cluster import ClusterView, PoolView
+from resources.lab.clouds import civo as civo_sim
 from resources.lab.clouds import eks as eks_sim
+from resources.lab.clouds import vultr as vultr_sim
 from resources.lab.clouds.state import CloudState, Traits
 from tests.clouds import views
 
@@ -35,6 +37,8 @@ class Row:
 
 
 EKS_POOL = views.gpu_pool(machine={"instanceType": "g6.xlarge", "diskSizeGb": 100})
+VULTR_POOL = views.gpu_pool(machine={"plan": "vcg-l40s-16c-180g-48vram"}, accelerator="nvidia-l40s")
+CIVO_POOL = views.gpu_pool(machine={"size": "an.g1.l40s.kube.x1"}, accelerator="nvidia-l40s")
 
 ROWS = [
     Row(
@@ -49,5 +53,29 @@ ROWS = [
         create=("POST create-pool",),
         delete="DELETE delete-pool",
         dress=eks_sim.dress,
+    ),
+    Row(
+        source="Vultr",
+        location="ewr",
+        version="v1.36.1+3",
+        account="lab@vultr.invalid",
+        app=vultr_sim.VultrSim,
+        view=views.cluster("Vultr", VULTR_POOL, version="v1.36.1+3", location="ewr"),
+        pool=VULTR_POOL,
+        known_type="vcg-l40s-16c-180g-48vram",
+        create=("POST create-pool",),
+        delete="DELETE delete-pool",
+    ),
+    Row(
+        source="Civo",
+        location="LON1",
+        version="1.34.1-k3s1",
+        account="lab-civo-account",
+        app=civo_sim.CivoSim,
+        view=views.cluster("Civo", CIVO_POOL, version="1.34.1-k3s1", location="LON1"),
+        pool=CIVO_POOL,
+        known_type="an.g1.l40s.kube.x1",
+        create=("POST create-pool",),
+        delete="DELETE delete-pool",
     ),
 ]
