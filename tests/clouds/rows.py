@@ -12,6 +12,7 @@ from typing import Any
 from modelplane_dagster.cluster import ClusterView, PoolView
 from resources.lab.clouds import civo as civo_sim
 from resources.lab.clouds import eks as eks_sim
+from resources.lab.clouds import nebius as nebius_sim
 from resources.lab.clouds import vultr as vultr_sim
 from resources.lab.clouds.state import CloudState, Traits
 from tests.clouds import views
@@ -37,6 +38,7 @@ class Row:
 
 
 EKS_POOL = views.gpu_pool(machine={"instanceType": "g6.xlarge", "diskSizeGb": 100})
+NEBIUS_POOL = views.gpu_pool(machine={"platform": "gpu-l40s-a", "preset": "1gpu-8vcpu-32gb"}, accelerator="nvidia-l40s")
 VULTR_POOL = views.gpu_pool(machine={"plan": "vcg-l40s-16c-180g-48vram"}, accelerator="nvidia-l40s")
 CIVO_POOL = views.gpu_pool(machine={"size": "an.g1.l40s.kube.x1"}, accelerator="nvidia-l40s")
 
@@ -53,6 +55,19 @@ ROWS = [
         create=("POST create-pool",),
         delete="DELETE delete-pool",
         dress=eks_sim.dress,
+    ),
+    Row(
+        source="Nebius",
+        location="",
+        version="1.34",
+        account="project-e00lab",
+        app=nebius_sim.NebiusSim,
+        view=views.cluster("Nebius", NEBIUS_POOL, version="1.34", location=""),
+        pool=NEBIUS_POOL,
+        known_type="gpu-h100-sxm",
+        create=("NodeGroupService/Create",),
+        delete="NodeGroupService/Delete",
+        traits=nebius_sim.NebiusSim.traits,
     ),
     Row(
         source="Vultr",
