@@ -1,6 +1,5 @@
 """`class/<class>`: what hardware a class describes, which drivers it claims, and what it becomes on each source."""
 
-from typing import Any
 
 import dagster as dg
 
@@ -25,7 +24,7 @@ def class_asset(build: Build, name: str) -> dg.AssetsDefinition:
         description=f"{cls.spec.description or name}: devices, drivers and role of a class of nodes.",
         metadata=build.manifest_line("InferenceClass", name),
     )
-    def _class() -> dg.MaterializeResult[Any]:
+    def _class() -> dg.MaterializeResult:
         drivers = class_drivers(cls)
         provider = cls.spec.provisioning.provider if cls.spec.provisioning else None
         sources = [s for s in SOURCES if provider in (None, s)]

@@ -1,7 +1,6 @@
 """The assets of one cluster: claimed drivers with the gate, control plane, pools, components, devices, schedulable pools."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import dagster as dg
 
@@ -87,7 +86,7 @@ def _claimed_drivers(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         ],
         required_resource_keys=REQUIRES,
     )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         current = _judged(of(context), plan)
         rows = [
             {"driver": d, "pool": p.name, "class": p.class_name, "because": f"class {p.class_name} claims it"}
@@ -142,7 +141,7 @@ def _control_plane(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         ],
         required_resource_keys=REQUIRES,
     )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: ensure_control_plane(of(context), plan.name))
         findings = [f for f in result.findings if f.code != "Pending"]
         return materialised(key, result, checks=[check("requirements", key, findings)])
@@ -171,7 +170,7 @@ def _pool(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsDefinitio
         ],
         required_resource_keys=REQUIRES,
     )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: ensure_pool(of(context), plan.name, pool.name))
         return materialised(
             key, result, checks=[check("labels_and_taints", key, picked(result.findings, LABELS_AND_TAINTS))]
@@ -193,7 +192,7 @@ def _serving_base(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         check_specs=[_ready_spec(key)],
         required_resource_keys=REQUIRES,
     )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         return materialised(key, run_step(lambda: ensure_base(of(context), plan.name)))
 
     return _asset
@@ -219,7 +218,7 @@ def _component(build: Build, plan: ClusterPlan, joined: JoinedComponent) -> dg.A
         check_specs=[_ready_spec(key)],
         required_resource_keys=REQUIRES,
     )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         return materialised(key, run_step(lambda: ensure_component(of(context), plan.name, joined.key)))
 
     return _asset

@@ -55,7 +55,7 @@ def devices_asset(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsD
         ],
         required_resource_keys=REQUIRES,
     )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: observe_devices(of(context), plan.name, pool.name))
         checks = [check(name, key, picked(result.findings, codes)) for name, (codes, _) in _CHECKS.items()]
         return materialised(key, result, checks=checks)
@@ -77,7 +77,7 @@ def schedulable_asset(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         check_specs=[dg.AssetCheckSpec(READY, asset=key, description="The cluster stands as its manifests say.")],
         required_resource_keys=REQUIRES,
     )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result, rows = run_both(of(context), plan)
         return materialised(key, result, more={"pools": table(rows)})
 

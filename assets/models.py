@@ -1,7 +1,6 @@
 """`model/<namespace>/<deployment>`: placement, workloads and endpoint of a deployment."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import dagster as dg
 
@@ -31,7 +30,7 @@ def model_asset(build: Build, namespace: str, name: str, pools: Iterable[tuple[s
         ],
         required_resource_keys=REQUIRES,
     )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: ensure_deployment(of(context), namespace, name))
         mismatch = picked(result.findings, ("ImageMismatch",))
         checks = [

@@ -99,7 +99,7 @@ def materialised(
     *,
     checks: Iterable[dg.AssetCheckResult] = (),
     more: Mapping[str, Any] | None = None,
-) -> dg.MaterializeResult[Any]:
+) -> dg.MaterializeResult:
     """What a step saw, as a materialisation with its `ready` check."""
     metadata: dict[str, Any] = {"state": result.state, "says": result.sentence, "changed": result.changed}
     metadata |= {k: v for k, v in result.notes.items() if v is not None}
