@@ -257,11 +257,15 @@ def test_an_external_driver_of_kind_other_needn_t_publish(kind, expected):
 DECLARED = device(
     "gpu.nvidia.com",
     2,
-    attributes={"architecture": {"string": "Hopper"}, "mig": {"bool": True}},
+    attributes={"architecture": {"string": "Hopper"}, "mig": {"bool": True}, "cc": {"version": "9.0.0"}},
     capacity={"memory": {"value": "80Gi"}},
 )
 SHOWN = {
-    "attributes": {"gpu.nvidia.com/architecture": {"string": "Hopper"}, "mig": {"bool": True}},
+    "attributes": {
+        "gpu.nvidia.com/architecture": {"string": "Hopper"},
+        "mig": {"bool": True},
+        "cc": {"version": "9.0.0"},
+    },
     "capacity": {"memory": {"value": "81559Mi"}},
 }
 
@@ -274,8 +278,12 @@ SHOWN = {
         ({"capacity": {"memory": {"value": "79Gi"}}}, ["capacity memory: declared 80Gi, seen 79Gi"]),
         ({"capacity": {}}, ["capacity memory: declared 80Gi, seen none"]),
         (
-            {"attributes": {"architecture": {"string": "Ada"}, "mig": {"int": 1}}},
+            {"attributes": {"architecture": {"string": "Ada"}, "mig": {"int": 1}, "cc": {"version": "9.0.0"}}},
             ["attribute architecture: declared Hopper, seen Ada", "attribute mig: declared true, seen 1"],
+        ),
+        (
+            {"attributes": {**SHOWN["attributes"], "cc": {"string": "9.0.0"}}},
+            ["attribute cc: declared version 9.0.0, seen 9.0.0"],
         ),
     ],
 )
