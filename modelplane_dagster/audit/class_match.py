@@ -4,6 +4,7 @@ slice shows lets a deployment be placed where its claim never allocates."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.audit.slices import Ledger
@@ -28,11 +29,13 @@ def class_differences(
     for device in pool.devices:
         if device.claim != "DRA":
             continue
+        # In individual mode a CPU device has neither capacity nor the group's attributes.
+        if device.driver == CPU and view.cpu_mode == "individual":
+            continue
         told: set[str] = set()
         for node in nodes:
-            # In individual mode a CPU device has neither capacity nor the group's attributes.
-            if device.driver == CPU and view.cpu_mode == "individual":
-                continue
+            if len(told) == len(device.attributes) + len(device.capacity):
+                break
             published = ledger.at(device.driver, node).devices
             for part, says in _unlike(device, published) if published else ():
                 if part not in told:
@@ -70,6 +73,7 @@ def _same(seen: AttributeValue | None, declared: AttributeValue) -> bool:
     return type(seen) is type(declared) and seen == declared
 
 
+@lru_cache(maxsize=4096)
 def _at_least(seen: str | None, declared: str) -> bool:
     try:
         return seen is not None and parse_quantity(seen) >= parse_quantity(declared)

@@ -158,6 +158,7 @@ def _reach_of(
     there = [m.live for m in matches if m.live]
     missed: dict[tuple[str, str], list[str]] = defaultdict(list)
     strayed: dict[str, list[str]] = defaultdict(list)
+    standing_there = _standing(scene.landed or {}, there)
     for group in scene.groups:
         open_names = [n for n in group.names if n not in explained] if explained else group.names
         if not open_names:
@@ -167,20 +168,20 @@ def _reach_of(
             if not selecting:
                 missed[group.place, _why_missed(matches, group.node)].extend(open_names)
             elif scene.landed is not None:
-                standing_there = _standing(scene.landed, there)
                 absent = [n for n in open_names if n not in standing_there]
                 if absent:
                     missed[group.place, "its template selects it, and no pod of it is there"].extend(absent)
         elif not expected.may(group.node) and not kept_pool(
             scene.view, group.node.pool, [m.instance.placement for m in matches], scene.orphan_pools
         ):
-            on = open_names if selecting else [n for n in open_names if n in _standing(scene.landed or {}, there)]
+            on = open_names if selecting else [n for n in open_names if n in standing_there]
             strayed[group.place].extend(on)
     yield from _missed(scene.view, expected, matches, missed)
     yield from _strayed(scene.view, expected, matches, strayed)
 
 
 def _standing(landed: Landed, there: list[LiveWorkload]) -> frozenset[str]:
+    """The nodes where pods of any of these stand."""
     sets = [landed.get(w.uid, frozenset()) for w in there]
     return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 

@@ -32,6 +32,7 @@ class Ledger:
     def __init__(self, slices: Iterable[Slice]) -> None:
         self._local: dict[tuple[str, str], list[tuple[DevicePool, Slice]]] = defaultdict(list)
         self._wide: dict[str, list[tuple[DevicePool, Slice]]] = defaultdict(list)
+        self._seen: dict[tuple[str, str], Published] = {}
         for pool in newest_pools(slices):
             for item in pool.slices:
                 if item.reach.node_name and not item.per_device:
@@ -40,6 +41,13 @@ class Ledger:
                     self._wide[pool.driver].append((pool, item))
 
     def at(self, driver: str, node: NodeFacts) -> Published:
+        """Remembered: each node is asked about several times."""
+        key = (driver, node.name)
+        if key not in self._seen:
+            self._seen[key] = self._at(driver, node)
+        return self._seen[key]
+
+    def _at(self, driver: str, node: NodeFacts) -> Published:
         local = self._local.get((driver, node.name))
         wide = self._wide.get(driver)
         if not local and not wide:
