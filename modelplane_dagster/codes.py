@@ -218,6 +218,7 @@ _JOIN = _area(
             "A component depends on one that isn't in the lists, or that the join dropped.",
             "Add the dependency, or remove it from dependsOn.",
         ),
+        "DependencyCycle": (E_, "Components depend on each other in a circle.", "Remove one of the dependencies."),
         "DependencyForeign": (
             E_,
             "A component depends on another driver's component.",
