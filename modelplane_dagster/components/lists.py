@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from modelplane_dagster.cluster import Source
 from modelplane_dagster.components.amd import AMD_GPU_OPERATOR
 from modelplane_dagster.components.autoscaler import CIVO_AUTOSCALER, EKS_AUTOSCALER
 from modelplane_dagster.components.cpu import DRA_DRIVER_CPU
@@ -65,7 +64,7 @@ def _recipe(parts: OperatorParts, root: str) -> tuple[Component, ...]:
     )
 
 
-CLOUD: Mapping[Source, tuple[Component, ...]] = MappingProxyType(
+CLOUD: Mapping[str, tuple[Component, ...]] = MappingProxyType(
     {
         "EKS": (*_recipe(OperatorParts(dcgm=True), IMAGE_ROOT), AWS_DRANET, EKS_AUTOSCALER),
         # Google installs the driver; its image has no NVIDIA runtime, so the operator brings the toolkit.
