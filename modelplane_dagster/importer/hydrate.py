@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
 
 from modelplane_dagster.components.effective import MISSING, at, merged
 from modelplane_dagster.components.types import Json, Values
