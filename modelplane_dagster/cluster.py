@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from modelplane_dagster.kube.objects import EMPTY, Taint
 
 if TYPE_CHECKING:
-    from modelplane_dagster.manifests.models import Device
+    from modelplane_dagster.manifests.classes import Device
 
 Source = Literal["EKS", "GKE", "AKS", "Nebius", "Vultr", "Civo", "Existing"]
 SOURCES: tuple[Source, ...] = ("EKS", "GKE", "AKS", "Nebius", "Vultr", "Civo", "Existing")
