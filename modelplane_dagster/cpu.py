@@ -49,7 +49,7 @@ def cpu_device(devices: tuple[Device, ...]) -> CpuDevice | None:
     """The class's `dra.cpu` device with a whole number of CPUs; None where it claims none or gives no capacity.cpu."""
     for device in devices:
         if device.driver == CPU and device.claim == "DRA":
-            stated = (device.capacity or {}).get("cpu")
+            stated = device.capacity.get("cpu")
             if stated is None:
                 return None
             return CpuDevice(

@@ -40,7 +40,7 @@ def resolve(fleet: Fleet, name: str, *, default_version: str = "", cpu_mode: Cpu
     cluster = fleet.clusters[name]
     account, account_findings = resolve_account(fleet, cluster)
     own = tuple(f for f in fleet.cluster_findings(name) if f not in account_findings)
-    missing = [p for p in cluster.spec.node_pools or () if p.class_name not in fleet.classes]
+    missing = [p for p in cluster.spec.node_pools if p.class_name not in fleet.classes]
     if missing or has_errors(own):
         return Resolution(name, cluster.spec.cluster.source, None, account, (*own, *account_findings))
     view = _view(fleet, cluster, default_version)
@@ -66,9 +66,7 @@ def _view(fleet: Fleet, cluster: InferenceCluster, default_version: str) -> Clus
     external = tuple(
         ExternalDriver(row.driver, row.kind, row.taint or "") for row in getattr(block, "external_drivers", None) or ()
     )
-    pools = tuple(
-        _pool(cluster, pool, fleet.classes[pool.class_name], external) for pool in cluster.spec.node_pools or ()
-    )
+    pools = tuple(_pool(cluster, pool, fleet.classes[pool.class_name], external) for pool in cluster.spec.node_pools)
     credentials = cluster.credentials
     return ClusterView(
         name=cluster.name,
@@ -103,7 +101,7 @@ def _pool(
         devices=tuple(cls.spec.devices),
         labels=pool_labels(pool.name, drivers, accelerator, external),
         taints=pool_taints(drivers, external),
-        count=pool.node_count,
+        count=pool.start_count,
         minimum=pool.min_node_count,
         maximum=pool.max_node_count,
         zones=tuple(pool.zones or ()),

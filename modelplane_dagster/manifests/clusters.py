@@ -193,6 +193,13 @@ class NodePool(Manifest):
     fabric: Fabric | None = None
 
     @property
+    def start_count(self) -> int:
+        """How many nodes the pool starts with: `node_count`, or the bound it would cross where it isn't given."""
+        low, high = self.min_node_count or 0, self.max_node_count
+        count = max(self.node_count, low)
+        return count if high is None else min(count, high)
+
+    @property
     def fabric_type(self) -> Literal["None", "EFA", "InfiniBand"]:
         return self.fabric.type if self.fabric else "None"
 
@@ -248,10 +255,10 @@ class InferenceCluster(Manifest):
         return None if isinstance(block, ExistingCluster) else block.kubernetes_version
 
     @property
-    def credentials(self) -> Credentials | None:
-        """None on an Existing cluster, which is reached by its kubeconfig."""
+    def credentials(self) -> Credentials:
+        """The defaults on an Existing cluster, which is reached by its kubeconfig and uses none."""
         block = self.spec.cluster.block
-        return None if isinstance(block, ExistingCluster) else block.credentials
+        return Credentials() if isinstance(block, ExistingCluster) else block.credentials
 
     @property
     def external_drivers(self) -> tuple[ExternalDriver, ...]:

@@ -97,10 +97,10 @@ def _unique_names(entries: tuple[Any, ...]) -> tuple[Any, ...]:
 
 T = TypeVar("T")
 
-Seq = Annotated[tuple[T, ...], Strict(False)]
+Seq = Annotated[tuple[T, ...], Strict(strict=False)]
 """A list of a manifest, kept as a tuple."""
 
-NamedSeq = Annotated[tuple[T, ...], Strict(False), AfterValidator(_unique_names)]
+NamedSeq = Annotated[tuple[T, ...], Strict(strict=False), AfterValidator(_unique_names)]
 """A list whose entries have a `name` each, and no name twice."""
 
 Texts = Annotated[dict[str, str], AfterValidator(_sorted)]

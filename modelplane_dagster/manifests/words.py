@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+
+from modelplane_dagster.kube.cel import SelectorSyntaxError, compile_selector
+from modelplane_dagster.kube.quantity import QuantityError, parse_quantity
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_QUANTITY = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _SEMVER = re.compile(
     r"(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)"
     r"(?:-(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)(?:\.(?:0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*))*)?"
@@ -25,7 +26,7 @@ MAX_LABEL = 63
 MAX_SUBDOMAIN = 253
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as a message shows it: quoted, and cut where it is long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:76]}...{text[-1]}"
@@ -89,7 +90,9 @@ def not_taint_key(key: str) -> str | None:
 
 
 def not_quantity(text: str) -> str | None:
-    if not _QUANTITY.fullmatch(text):
+    try:
+        parse_quantity(text)
+    except QuantityError:
         return f"a Kubernetes quantity is a number with an optional suffix such as Gi, M or m, and not {shown(text)}"
     return None
 
@@ -101,7 +104,12 @@ def not_semver(text: str) -> str | None:
     return None
 
 
-def not_selector(_text: str) -> str | None:
+def not_selector(text: str) -> str | None:
+    """Each different expression is compiled once in a process."""
+    try:
+        compile_selector(text)
+    except SelectorSyntaxError as error:
+        return error.message
     return None
 
 
