@@ -8,6 +8,7 @@ PLAYS = "lab.modelplane.ai/plays"
 SETTINGS = "lab.modelplane.ai/settings"
 WORKLOAD = "lab.modelplane.ai/workload"
 HARDWARE = "lab.modelplane.ai/hardware"
+NEEDS = "lab.modelplane.ai/needs"
 IMAGES = "lab.modelplane.ai"
 
 

@@ -67,7 +67,7 @@ class Cluster:
                 resource, {**obj, "status": status}, namespace=namespace, how=Write("lab", subresource="status")
             )
         except ApiError as error:
-            if error.code not in {404, 409}:
+            if error.status not in {404, 409}:
                 raise
 
     def event(self, about: Obj, reason: str, message: str, *, kind: str = "Warning") -> None:
