@@ -23,6 +23,7 @@ MAX_BYTES = 10 * 1024
 
 _CACHED_RESULTS = 16384
 _LITERAL = re.compile(r'"([^"\\\n]*)"|\'([^\'\\\n]*)\'')
+_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 # The library puts its status before the position; the first line says what is wrong.
 _POSITION = re.compile(r"^INVALID_ARGUMENT: (?:ERROR: )?(?:<input>:)?")
 
@@ -47,12 +48,16 @@ class DeviceFacts:
     capacity: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     allow_multiple: bool = False
-    shape: str = field(init=False, repr=False, compare=False)
-    """Equal for devices that no selector can tell apart; the name isn't in it."""
+    _shape: str = field(default="", init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        shape = repr((self.driver, self.allow_multiple, sorted(self.attributes.items()), sorted(self.capacity.items())))
-        object.__setattr__(self, "shape", shape)
+    @property
+    def shape(self) -> str:
+        """Equal for devices that no selector can tell apart; the name isn't in it."""
+        if not self._shape:
+            facts = (self.driver, self.allow_multiple, sorted(self.attributes.items()), sorted(self.capacity.items()))
+            # Written on first use: most devices are read for their names alone.
+            object.__setattr__(self, "_shape", repr(facts))
+        return self._shape
 
     def __hash__(self) -> int:
         return hash((self.name, self.shape))
@@ -79,13 +84,15 @@ def _lookup(values: Mapping[str, Value], qualified: str, driver: str) -> Value |
 class Selector:
     """A compiled expression. It remembers its result for each shape of device, so identical devices cost one look-up."""
 
-    __slots__ = ("_domains", "_expression", "_results", "text")
+    __slots__ = ("_domains", "_expression", "_fields", "_results", "text")
 
     def __init__(self, text: str, expression: cel.Expression) -> None:
         self.text = text
         self._expression = expression
         # An unknown domain reads as an empty map in Kubernetes and as an error in the library. Any literal may be one.
-        self._domains = tuple({a or b for a, b in _LITERAL.findall(text)})
+        literals = (a or b for a, b in _LITERAL.findall(text))
+        self._domains = tuple(dict.fromkeys(literal for literal in literals if _DOMAIN.fullmatch(literal)))
+        self._fields = frozenset(f for f in ("attributes", "capacity", "allowMultipleAllocations") if f in text)
         self._results: dict[str, bool | str] = {}
 
     def __repr__(self) -> str:
@@ -113,24 +120,25 @@ class Selector:
         return _first_line(str(result)) if value.type() == cel.Type.ERROR else f"it gives {result!r}, which is no bool"
 
     def _data(self, device: DeviceFacts) -> dict[str, Any]:
-        attributes: dict[str, dict[str, Any]] = {domain: {} for domain in self._domains}
-        capacity: dict[str, dict[str, Any]] = {domain: {} for domain in self._domains}
-        # What the expression never names isn't handed over: that halves the time of an evaluation.
-        if "attributes" in self.text:
+        """The fields that the expression names: what it can't read isn't handed over, which halves the time."""
+        data: dict[str, Any] = {"driver": device.driver}
+        if "allowMultipleAllocations" in self._fields:
+            data["allowMultipleAllocations"] = device.allow_multiple
+        if "attributes" in self._fields:
+            data["attributes"] = attributes = self._domains_of(device)
             for name, value in device.attributes.items():
                 domain, _, ident = name.rpartition("/")
                 known = semver_value(value.text) if isinstance(value, SemverValue) else value
                 attributes.setdefault(domain or device.driver, {})[ident] = known
-        if "capacity" in self.text:
+        if "capacity" in self._fields:
+            data["capacity"] = capacity = self._domains_of(device)
             for name, amount in device.capacity.items():
                 domain, _, ident = name.rpartition("/")
                 capacity.setdefault(domain or device.driver, {})[ident] = quantity_value(amount)
-        return {
-            "driver": device.driver,
-            "allowMultipleAllocations": device.allow_multiple,
-            "attributes": attributes,
-            "capacity": capacity,
-        }
+        return data
+
+    def _domains_of(self, device: DeviceFacts) -> dict[str, dict[str, Any]]:
+        return {domain: {} for domain in (*self._domains, device.driver)}
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from modelplane_dagster.errors import ConfigError
 
 # "1.36", "v1.36.1", "1.35.2-gke.100", "v1.36.1+3", "1.34.1-k3s1", "1.36+", "v1.33.4-eks-113cf36".
 _KUBERNETES = re.compile(
-    r"v?(?P<major>[0-9]{1,4})\.(?P<minor>[0-9]{1,4})(?:\.(?P<patch>[0-9]{1,6}))?(?P<rest>[-+.][0-9A-Za-z.+_-]*)?"
+    r"v?(?P<major>[0-9]{1,4})\.(?P<minor>[0-9]{1,4})(?:\.(?P<patch>[0-9]{1,6}))?(?P<rest>[-+][0-9A-Za-z.+_-]*)?"
 )
 
 
@@ -63,7 +63,7 @@ class SemverError(ConfigError):
     """The text isn't a semantic version 2.0.0; the message quotes it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SemverValue:
     """A DRA `version` attribute. Make it with `parse`, which checks the text."""
 
@@ -74,6 +74,10 @@ class SemverValue:
         """Raises SemverError for anything but strict semver 2.0.0 ("9.0", "v9.0.0" and "1.02.3" aren't)."""
         parse_semver(text)
         return cls(text)
+
+    def __repr__(self) -> str:
+        # The generated one takes most of the time of telling devices apart.
+        return f"SemverValue({self.text!r})"
 
     @property
     def version(self) -> semver.Version:
