@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from modelplane_dagster.cluster import ClusterView, PoolView
-from modelplane_dagster.cluster_plan import ClusterPlan, component_digest
+from modelplane_dagster.cluster_plan import ClusterPlan, object_digests, values_digest
+from modelplane_dagster.components.types import JoinedComponent
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool
@@ -136,17 +137,24 @@ def _component(plan: ClusterPlan, index: int, observed: ObservedCluster | None) 
     )
 
 
-def component_drift(wanted_digest: str, wanted_version: str, seen: ObservedComponent) -> str:
+def component_drift(joined: JoinedComponent, seen: ObservedComponent) -> str:
     """Why an installed component isn't as planned; empty when it is."""
+    pin = joined.component.pin
     if seen.state not in ("deployed", "applied"):
         return f"its release is {seen.state}"
-    if seen.missing:
-        return (
-            f"{', '.join(seen.missing)} is gone" if len(seen.missing) == 1 else f"{len(seen.missing)} objects are gone"
-        )
-    if wanted_version and seen.version and seen.version != wanted_version:
-        return f"version {seen.version} to {wanted_version}"
-    return "" if seen.digest == wanted_digest else "its values or manifests differ"
+    wanted = object_digests(joined)
+    missing = sorted(ref for ref in wanted if ref not in seen.objects)
+    if missing:
+        return f"{missing[0]} isn't there" if len(missing) == 1 else f"{len(missing)} objects aren't there"
+    if any(seen.objects[ref] != told for ref, told in wanted.items()):
+        return "its manifests differ"
+    if pin is None:
+        return ""
+    if seen.state != "deployed":
+        return "it has no release"
+    if (seen.chart, seen.version) != (pin.chart, pin.version):
+        return f"{seen.chart} {seen.version} to {pin.chart} {pin.version}"
+    return "" if seen.values == values_digest(joined) else "its values differ"
 
 
 def cluster_orphans(plan: ClusterPlan, observed: ObservedCluster) -> tuple[Orphan, ...]:

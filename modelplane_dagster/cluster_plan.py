@@ -11,7 +11,7 @@ from modelplane_dagster.accounts import Account
 from modelplane_dagster.audit.plan_audit import PlanAudit, audit_plan
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster import ClusterView, CpuMode
-from modelplane_dagster.components.join import Join, join
+from modelplane_dagster.components.join import Join, Kept, join
 from modelplane_dagster.components.lists import components_for, externals
 from modelplane_dagster.components.support import supported
 from modelplane_dagster.components.types import Component, JoinedComponent
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modelplane_dagster.manifests.fleet import Fleet
 
 Overlay = Mapping[str, Mapping[str, Any]]
-Keep = Mapping[str, frozenset[str]]
+Keep = Mapping[str, Kept]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +69,20 @@ class ClusterPlan:
         return tuple(c for c in self.installed if c.component.drivers or c.component.when)
 
 
-def component_digest(joined: JoinedComponent) -> str:
-    """What identifies an installed component: chart, version, values and manifests."""
-    pin = joined.component.pin
-    return digest(
-        {
-            "chart": [pin.repository, pin.chart, pin.version] if pin else None,
-            "values": joined.values,
-            "manifests": list(joined.manifests),
-        }
-    )
+def values_digest(joined: JoinedComponent) -> str:
+    """What identifies the values that a release was given."""
+    return digest(joined.values)
+
+
+def object_ref(body: Mapping[str, Any]) -> str:
+    """`Kind/namespace/name`; the namespace is empty for cluster-scoped kinds."""
+    metadata = body["metadata"]
+    return f"{body['kind']}/{metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def object_digests(joined: JoinedComponent) -> dict[str, str]:
+    """The digest of each manifest of ours, as it is applied."""
+    return {object_ref(body): digest(body) for body in joined.manifests}
 
 
 class Planner:

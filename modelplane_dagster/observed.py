@@ -12,6 +12,7 @@ from modelplane_dagster.kube.objects import EMPTY, Taint
 if TYPE_CHECKING:
     from modelplane_dagster.audit.live import LiveCluster
     from modelplane_dagster.cluster import CpuMode
+    from modelplane_dagster.components.join import Kept
 
 NOT_LOOKED = Unknown("nobody looked")
 
@@ -43,19 +44,19 @@ class ObservedControlPlane:
 
 @dataclass(frozen=True, slots=True)
 class ObservedComponent:
-    """What stands installed of a component. `digest` is what we recorded when we installed it (chart, version, values,
-    manifests); empty where no record is. `state` is Helm's word (`deployed`, `failed`, `pending-install`, ...), or
-    `applied` for manifests. `missing` names objects of ours that are gone."""
+    """What stands installed of a component, read from its release and its objects. `state` is Helm's word (`deployed`,
+    `failed`, `pending-install`, ...), or `applied` for manifests alone. `values` is the digest of the values that the release
+    was given. `objects` maps `Kind/namespace/name` of our own manifests to the digest that they were applied with."""
 
     key: str
     state: str
-    digest: str = ""
     chart: str = ""
     version: str = ""
+    values: str = ""
     revision: int = 0
     namespace: str = ""
     release: str = ""
-    missing: tuple[str, ...] = ()
+    objects: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Record:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCluster:
     """`control_plane` is Known(None) when the cluster is known not to exist. `record` is None for a cluster never changed
-    by us. `kept` maps a component to the pools that its live release names in its values."""
+    by us. `kept` maps a component to the pools and taint keys that its live release names in its values."""
 
     name: str
     control_plane: Maybe[ObservedControlPlane | None] = NOT_LOOKED
@@ -96,7 +97,7 @@ class ObservedCluster:
     components: Maybe[Mapping[str, ObservedComponent]] = NOT_LOOKED
     replicas: Maybe[tuple[ObservedReplica, ...]] = NOT_LOOKED
     cpu_mode: Maybe[CpuMode | None] = NOT_LOOKED
-    kept: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    kept: Mapping[str, Kept] = field(default_factory=dict)
     live: LiveCluster | None = None
     record: Record | None = None
 
