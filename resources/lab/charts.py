@@ -16,8 +16,9 @@ from typing import Any
 
 from modelplane_dagster.components.effective import REQUIRED, values_path
 from modelplane_dagster.components.types import Component, CustomResource, DeclaredWorkload, Knob
+from modelplane_dagster.drivers import DRIVERS, DriverKind
 from resources.lab.chart_templates import HELPERS, OBJECTS, WORKLOADS
-from resources.lab.plays import IMAGES, PLAYS, WORKLOAD, Part
+from resources.lab.plays import IMAGES, NEEDS, PLAYS, WORKLOAD, Part
 
 Plan = dict[str, Any]
 Mutation = Callable[[Plan], Plan]
@@ -93,7 +94,7 @@ def _workload(component: Component, workload: DeclaredWorkload) -> Plan:
         "namespace": workload.namespace,
         "labels": {"app.kubernetes.io/name": chart, **own, **workload.pod_labels},
         "selector": own,
-        "annotations": {PLAYS: str(Part(component.key, workload.name))},
+        "annotations": pod_annotations(component.key, workload),
         "tells_settings": bool(workload.publishes),
         "image": f"{IMAGES}/{chart}:{version}",
         "priority_class": workload.priority_class,
@@ -106,6 +107,13 @@ def _workload(component: Component, workload: DeclaredWorkload) -> Plan:
         "affinity": _knob(workload, workload.affinity) | {"fixed": _expressions(workload.affinity)},
         "tolerations": _knob(workload, workload.tolerations),
     }
+
+
+def pod_annotations(key: str, workload: DeclaredWorkload) -> dict[str, str]:
+    """Which workload of the component `key` a pod plays and, where it can't start without, whose hardware it waits for."""
+    plays = {PLAYS: str(Part(key, workload.name))}
+    driver = DRIVERS.get(workload.publishes)
+    return plays | ({NEEDS: driver.name} if driver is not None and driver.kind is DriverKind.GPU else {})
 
 
 def container_ports(workload: DeclaredWorkload) -> list[Plan]:

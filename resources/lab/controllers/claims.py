@@ -83,9 +83,10 @@ class Reservations:
         return self._c.store.storage.names(CLAIMS)
 
     def concerns(self, event: Event) -> Iterator[Name]:
-        if event.key == PODS and event.obj["spec"].get("resourceClaims"):
-            if event.type == "DELETED" or finished(event.obj):
-                yield from (name for name in self.everything() if name[0] == event.name[0])
+        if event.key != PODS or not event.obj["spec"].get("resourceClaims"):
+            return
+        if event.type == "DELETED" or finished(event.obj):
+            yield from (name for name in self.everything() if name[0] == event.name[0])
 
     def sync(self, name: Name) -> None:
         entry = self._c.store.storage.get(CLAIMS, name)
@@ -108,7 +109,9 @@ class Reservations:
 
 def claims_of(pod: Obj) -> list[tuple[str, str]] | None:
     """The pod's claims as (entry, claim name), in order; None while one isn't made yet."""
-    statuses = {s["name"]: s.get("resourceClaimName") for s in (pod.get("status") or {}).get("resourceClaimStatuses") or ()}
+    statuses = {
+        s["name"]: s.get("resourceClaimName") for s in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
     found = []
     for entry in pod["spec"].get("resourceClaims") or ():
         name = entry.get("resourceClaimName") or statuses.get(entry["name"])

@@ -90,8 +90,9 @@ class Daemons:
             if terminating(pod):
                 continue
             at = _intended(pod)
-            node = self._c.index.nodes.get(at)
-            if finished(pod) or found.pods.get(at) or node is None or not (at in wanted or _stays(placement, node, host)):
+            under = self._c.index.nodes.get(at)
+            stays = under is not None and (at in wanted or _stays(placement, under, host))
+            if finished(pod) or found.pods.get(at) or not stays:
                 self._delete(pod)
                 continue
             found.misplaced += at not in wanted

@@ -78,7 +78,12 @@ class Cluster:
         old = self.store.find("events", name, namespace)
         if old is not None and old.get("message") == message and self._fresh(old):
             return
-        involved = {"apiVersion": about["apiVersion"], "kind": about["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+        involved = {
+            "apiVersion": about["apiVersion"],
+            "kind": about["kind"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
         body = {
             "apiVersion": "v1",
             "kind": "Event",

@@ -39,7 +39,12 @@ class Jobs:
         active = [p for p in pods if not finished(p) and not terminating(p)]
         wanted = int(job["spec"].get("completions") or 1)
         parallel = min(int(job["spec"].get("parallelism", 1)), wanted - succeeded)
-        labels = {_UID: job["metadata"]["uid"], _NAME: name[1], "controller-uid": job["metadata"]["uid"], "job-name": name[1]}
+        labels = {
+            _UID: job["metadata"]["uid"],
+            _NAME: name[1],
+            "controller-uid": job["metadata"]["uid"],
+            "job-name": name[1],
+        }
         for _ in range(0 if job["spec"].get("suspend") else parallel - len(active)):
             active.append(self._c.store.create("pods", pod_from(job, job["spec"]["template"], labels=labels)))
         self._c.status("jobs.batch", job, _status(job, active, succeeded, wanted))
@@ -53,7 +58,11 @@ def _ended(job: Obj) -> bool:
 def _status(job: Obj, active: list[Obj], succeeded: int, wanted: int) -> Obj:
     when = now()
     old = job.get("status") or {}
-    status: dict[str, Any] = {"startTime": old.get("startTime") or when, "uncountedTerminatedPods": {}, "terminating": 0}
+    status: dict[str, Any] = {
+        "startTime": old.get("startTime") or when,
+        "uncountedTerminatedPods": {},
+        "terminating": 0,
+    }
     counts = {"active": len(active), "succeeded": succeeded, "ready": sum(map(ready, active))}
     status |= {name: count for name, count in counts.items() if count}
     if succeeded >= wanted:

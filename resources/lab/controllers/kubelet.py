@@ -111,7 +111,9 @@ def _changed(event: Event) -> bool:
     old, new = (event.before or event.entry).obj, event.obj
     if old.get("spec") != new.get("spec"):
         return True
-    return (old["metadata"].get("annotations") or {}).get(HARDWARE) != (new["metadata"].get("annotations") or {}).get(HARDWARE)
+    return (old["metadata"].get("annotations") or {}).get(HARDWARE) != (new["metadata"].get("annotations") or {}).get(
+        HARDWARE
+    )
 
 
 def has_hardware(node: Obj, driver: str) -> bool:
@@ -169,7 +171,11 @@ def _running(pod: Obj) -> Obj:
 def _succeeded(pod: Obj) -> Obj:
     when = now()
     done = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": when, "finishedAt": when}}
-    status = {**(pod.get("status") or {}), "phase": "Succeeded", "containerStatuses": _containers(pod, done, is_ready=False)}
+    status = {
+        **(pod.get("status") or {}),
+        "phase": "Succeeded",
+        "containerStatuses": _containers(pod, done, is_ready=False),
+    }
     ended = [condition(k, holds=False, when=when, reason="PodCompleted") for k in ("Ready", "ContainersReady")]
     return with_conditions(status, ended)
 

@@ -134,7 +134,13 @@ def _deployment_status(deployment: Obj, new: Obj | None, owned: list[Obj]) -> Ob
             reason="MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
             message=f"Deployment {'has' if enough else 'does not have'} minimum availability.",
         ),
-        condition("Progressing", holds=True, when=when, reason=progress[0] if done else "ReplicaSetUpdated", message=progress[1]),
+        condition(
+            "Progressing",
+            holds=True,
+            when=when,
+            reason=progress[0] if done else "ReplicaSetUpdated",
+            message=progress[1],
+        ),
     ]
     old = {k: v for k, v in (deployment.get("status") or {}).items() if k == "conditions"}
     status = with_conditions(old, conditions)
@@ -160,12 +166,18 @@ class ReplicaSets:
         if entry is None or terminating(entry.obj):
             return
         replica_set = entry.obj
-        pods = [p for p in self._c.index.owned_pods(replica_set["metadata"]["uid"]) if not terminating(p) and not finished(p)]
+        pods = [
+            p
+            for p in self._c.index.owned_pods(replica_set["metadata"]["uid"])
+            if not terminating(p) and not finished(p)
+        ]
         wanted = int(replica_set["spec"].get("replicas", 1))
         refusal = None
         for _ in range(wanted - len(pods)):
             try:
-                pods.append(self._c.store.create("pods", pod_from(replica_set, replica_set["spec"]["template"], labels={})))
+                pods.append(
+                    self._c.store.create("pods", pod_from(replica_set, replica_set["spec"]["template"], labels={}))
+                )
             except ApiError as error:
                 refusal = error
                 break
@@ -174,7 +186,10 @@ class ReplicaSets:
             pods.remove(pod)
         is_ready = sum(map(ready, pods))
         counts = {"readyReplicas": is_ready, "availableReplicas": is_ready, "fullyLabeledReplicas": len(pods)}
-        status: dict[str, Any] = {"replicas": len(pods), "observedGeneration": replica_set["metadata"].get("generation", 1)}
+        status: dict[str, Any] = {
+            "replicas": len(pods),
+            "observedGeneration": replica_set["metadata"].get("generation", 1),
+        }
         self._c.status("replicasets.apps", replica_set, status | {k: v for k, v in counts.items() if v})
         if refusal is not None:
             self._c.event(replica_set, "FailedCreate", f"Error creating: {refusal.message}")
@@ -211,7 +226,9 @@ class StatefulSets:
         for extra in sorted(set(pods) - set(expected)):
             self._delete(pods[extra])
         self._roll(owner, [pods[e] for e in expected if e in pods], revision)
-        self._c.status("statefulsets.apps", owner, _stateful_status(owner, [pods[e] for e in expected if e in pods], revision))
+        self._c.status(
+            "statefulsets.apps", owner, _stateful_status(owner, [pods[e] for e in expected if e in pods], revision)
+        )
 
     def _fill(self, owner: Obj, expected: list[str], pods: dict[str, Obj], revision: str) -> None:
         ordered = owner["spec"].get("podManagementPolicy", "OrderedReady") == "OrderedReady"

@@ -17,7 +17,7 @@ from modelplane_dagster.kube.claims import Claim, DeviceClass, Usage
 from modelplane_dagster.kube.objects import NodeFacts, PodPlacement, Term
 from modelplane_dagster.kube.quantity import parse_quantity
 from modelplane_dagster.kube.scheduling import matches_selector, standing_taints, term_holds, untolerated
-from modelplane_dagster.kube.slices import Slice
+from modelplane_dagster.kube.slices import DevicePool, Slice, newest_pools
 from resources.lab.api.storage import Event, Name
 from resources.lab.api.store import now
 from resources.lab.controllers.claims import claims_of
@@ -79,7 +79,11 @@ class Scheduler:
             self._unschedulable(pod, claims)
             return
         why: Counter[str] = Counter()
-        fitting = [node for node in self._c.index.nodes.values() if not (reason := self._why_not(pod, node)) or why.update([reason])]
+        fitting = [
+            node
+            for node in self._c.index.nodes.values()
+            if not (reason := self._why_not(pod, node)) or why.update([reason])
+        ]
         placed = self._with_devices(claims, sorted(fitting, key=lambda node: self._rank(pod, node)), why)
         if placed is None:
             self._unschedulable(pod, _sentence(len(self._c.index.nodes), why))
@@ -161,19 +165,21 @@ class Scheduler:
         open_claims = [claim for claim in claims if not _allocation(claim)]
         if not open_claims:
             return reachable[0], ()
-        wanted, slices, classes, usage = self._device_state(open_claims)
+        wanted, pools, classes, usage = self._device_state(open_claims)
         for node in reachable:
-            found = allocate(wanted, node, slices=slices, classes=classes, usage=usage)
+            found = allocate(wanted, node, pools=pools, classes=classes, usage=usage)
             if not isinstance(found, Unallocatable):
                 return node, found
             why[found.reason] += 1
         return None
 
-    def _device_state(self, open_claims: list[Obj]) -> tuple[list[Claim], list[Slice], list[DeviceClass], Usage]:
+    def _device_state(
+        self, open_claims: list[Obj]
+    ) -> tuple[list[Claim], tuple[DevicePool, ...], list[DeviceClass], Usage]:
         store = self._c.store
         classes = [DeviceClass.parse(c) for c in store.list("deviceclasses.resource.k8s.io")]
         usage = Usage.of(store.list("resourceclaims.resource.k8s.io"))
-        return [Claim.parse(c) for c in open_claims], self._published(), classes, usage
+        return [Claim.parse(c) for c in open_claims], newest_pools(self._published()), classes, usage
 
     def _published(self) -> list[Slice]:
         """Every slice that can be read; parsed once a version."""
@@ -216,7 +222,9 @@ def _matters(event: Event) -> bool:
     if event.before is None or event.type == "DELETED":
         return True
     old, new = event.before.obj, event.obj
-    parts = [(o.get("spec"), o["metadata"].get("labels"), (o.get("status") or {}).get("allocatable")) for o in (old, new)]
+    parts = [
+        (o.get("spec"), o["metadata"].get("labels"), (o.get("status") or {}).get("allocatable")) for o in (old, new)
+    ]
     return parts[0] != parts[1]
 
 
