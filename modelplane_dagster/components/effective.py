@@ -102,6 +102,8 @@ def effective_placement(workload: DeclaredWorkload, values_or_spec: Json) -> Pod
             raise TypeError(f"{values_path(workload, knob.path)} of {workload.name} is no {shape.__name__.lower()}")
     if workload.affinity.form == "label lists":
         affinity = _from_label_lists(affinity)
+    elif workload.affinity.form == "node affinity":
+        affinity = {"nodeAffinity": affinity} if affinity else {}
     fixed = workload.tolerations.fixed or []
     if tolerations == [] and workload.tolerations.empty == "drops fixed":
         fixed = []

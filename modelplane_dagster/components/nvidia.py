@@ -161,12 +161,14 @@ def dra_driver(root: str, *, after: tuple[str, ...] = ()) -> Component:
 @dataclass(frozen=True, slots=True)
 class OperatorParts:
     """What the GPU operator brings on one source. `install_dir` is where the driver lies on the host where it isn't
-    the operator's default; `dcgm` runs the host engine that NVSentinel's monitor talks to."""
+    the operator's default; `dcgm` runs the host engine that NVSentinel's monitor talks to; `runtime_class` is the NVIDIA
+    runtime's where the cloud's own toolkit names it."""
 
     driver: bool = False
     toolkit: bool = False
     dcgm: bool = False
     install_dir: str = ""
+    runtime_class: str = ""
 
 
 def _operator_values(parts: OperatorParts) -> Callable[[ClusterView], Values]:
@@ -185,6 +187,8 @@ def _operator_values(parts: OperatorParts) -> Callable[[ClusterView], Values]:
         if parts.install_dir:
             made["hostPaths"] = {"driverInstallDir": parts.install_dir}
             made["toolkit"]["installDir"] = parts.install_dir
+        if parts.runtime_class:
+            made["operator"] = {"runtimeClass": parts.runtime_class}
         return made
 
     return values
@@ -307,6 +311,7 @@ def gpu_operator(parts: OperatorParts, *, after: tuple[str, ...] = ()) -> Compon
             "daemonsets.priorityClassName": "string",
             "daemonsets.labels": "object",
             "operator.priorityClassName": "string",
+            "operator.runtimeClass": "string",
             "operator.resources": "object",
             "imagePullSecrets": "array",
         },

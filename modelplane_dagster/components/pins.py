@@ -64,7 +64,7 @@ PINS: Mapping[str, Pin] = MappingProxyType(
             _AICR,
         ),
         "kube-prometheus-stack": _pin("kube-prometheus-stack", _PROMETHEUS, "84.4.0", "chart values and release notes"),
-        "leader-worker-set": _pin(
+        "lws": _pin(
             "lws",
             "oci://registry.k8s.io/lws/charts",
             "v0.8.0",

@@ -40,13 +40,14 @@ class Knob:
     when nothing is set: Helm merges maps and replaces lists. `fixed` is what the template adds whatever is set.
 
     `form` says what stands at the path: `plain` is the part itself; `label lists` is `{"keys": [..], "values": [..]}`,
-    from which the template makes one required affinity term a key, the key being in the values. `empty` says what an
-    empty list does: it clears the default, keeps it, or drops `fixed` along with it."""
+    from which the template makes one required affinity term a key, the key being in the values; `node affinity` is the
+    affinity without its outer key `nodeAffinity`. `empty` says what an empty list does: it clears the default, keeps
+    it, or drops `fixed` along with it."""
 
     path: str = ""
     default: Any = None
     fixed: Any = None
-    form: Literal["plain", "label lists"] = "plain"
+    form: Literal["plain", "label lists", "node affinity"] = "plain"
     empty: Literal["clears", "keeps default", "drops fixed"] = "clears"
 
 

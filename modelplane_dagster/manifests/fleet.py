@@ -218,7 +218,7 @@ class _Builder:
                 self._notice("NotActedOn", item.raw)
         for (code, _, kind), notice in self._notices.items():
             raw, name = notice.raw, notice.raw.name
-            about = f"{kind}/{name}" if name else raw.document.subject
+            about = subject(kind, name, raw.namespace) if name else raw.document.subject
             many = "1 object" if notice.count == 1 else f"{notice.count} objects"
             what = "skipped" if code == "ForeignKind" else "not acted on"
             if kind in _UNDESCRIBED:

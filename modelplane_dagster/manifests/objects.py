@@ -21,7 +21,7 @@ from modelplane_dagster.manifests.models import (
     ModelEndpoint,
     ModelService,
 )
-from modelplane_dagster.manifests.problems import Subjects, problems
+from modelplane_dagster.manifests.problems import MAX_ERRORS, Subjects, problems
 from modelplane_dagster.manifests.reader import Value
 from modelplane_dagster.manifests.source import Document
 from modelplane_dagster.manifests.words import shown
@@ -38,6 +38,8 @@ KINDS: Mapping[str, type[Manifest]] = MappingProxyType(
     }
 )
 NAMESPACED = frozenset({"ModelDeployment", "ModelService", "ModelCache", "ModelEndpoint"})
+
+_MAX_NULLS = 100
 
 # Set by a server, or of no use without one.
 _SERVER_METADATA = frozenset(
@@ -152,12 +154,14 @@ def _validate(model: type[Manifest], data: dict[str, Value]) -> Manifest:
     try:
         return model.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
+        if error.error_count() > MAX_ERRORS:
+            raise
         nulls = [
             detail["loc"]
             for detail in error.errors(include_url=False)
             if detail["input"] is None and detail["type"] not in ("extra_forbidden", "missing")
         ]
-        if not nulls:
+        if not 0 < len(nulls) <= _MAX_NULLS:
             raise
         for path in nulls:
             data = _without(data, path)

@@ -127,7 +127,9 @@ class _Build:
                 len(before) - (before.rfind("\n") + 1),
             ) from error  # fmt: skip
         except MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
+            # A key without its colon is only noticed on the next line; what has to be corrected is the key.
+            key_first = error.context == "while scanning a simple key"
+            mark = (error.context_mark if key_first else error.problem_mark) or error.context_mark
             message = " ".join(part for part in (error.context, error.problem) if part)
             line, column = (mark.line, mark.column) if mark else (0, 0)
             code = "NestedTooDeep" if "nesting depth" in message else "InvalidYaml"
@@ -176,7 +178,7 @@ class _Build:
     def _scalar(self, event: _Event, stack: list[_Frame]) -> Value:
         self._weight += 1
         text = event.value
-        if event.implicit[0]:
+        if event.implicit[0] and event.tag is None:
             value = self._plain(event, stack) if not text or text[0] in scalars.HINTS else text
         else:
             value = text if event.tag is None or event.tag == "!" else self._tagged(event)

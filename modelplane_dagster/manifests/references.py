@@ -11,6 +11,9 @@ from modelplane_dagster.manifests.objects import RawObject
 from modelplane_dagster.manifests.problems import nearest, path_text, subject
 from modelplane_dagster.manifests.words import shown
 
+_MAX_COMPARED = 100
+"""Among more classes than this no near name is looked for: it takes longer than everything else together."""
+
 
 def cluster_references(
     cluster: InferenceCluster,
@@ -42,7 +45,7 @@ def _class(
         yield "ClassInvalid", "className", message, None, None
         return
     if found is None:
-        near = nearest(name, (*classes, *broken))
+        near = nearest(name, (*classes, *broken)) if len(classes) <= _MAX_COMPARED else None
         fix = f"Write {near}, or add the class {name}." if near else None
         yield "ClassNotFound", "className", f"no manifest holds the class {shown(name)}", fix, None
         return

@@ -27,6 +27,7 @@ from modelplane_dagster.sources.record import (
     own_name,
     seed,
     subject,
+    system_tags,
     tags,
 )
 
@@ -75,7 +76,7 @@ def control_plane_request(view: ClusterView) -> Request:
                     "diskSizeGb": DEFAULT_DISK_GB,
                     "oauthScopes": [SCOPE],
                     "labels": {POOL_LABEL: SYSTEM_POOL},
-                    "resourceLabels": tags(view),
+                    "resourceLabels": system_tags(view),
                 },
             }
         ],
@@ -90,7 +91,7 @@ def pool_request(view: ClusterView, pool: PoolView) -> Request:
         "oauthScopes": [SCOPE],
         "labels": dict(pool.labels),
         "taints": [_taint(t) for t in pool.taints],
-        "resourceLabels": tags(view),
+        "resourceLabels": tags(view, pool),
     }
     if nvidia(pool):
         config["labels"][DRA_LABEL] = "true"

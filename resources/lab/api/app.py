@@ -30,7 +30,7 @@ def unavailable() -> ApiError:
 
 
 async def body_of(receive: Receive) -> bytes:
-    chunks = []
+    chunks: list[bytes] = []
     while True:
         message = await receive()
         if message["type"] != "http.request":

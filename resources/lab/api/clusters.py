@@ -108,7 +108,7 @@ class Clusters:
     def set_version(self, name: str, version: str) -> None:
         """An upgrade of the control plane: `/version` and the gate's default follow; the resources stay."""
         cluster = self._all[name]
-        cluster.store.with_switches(version=version)
+        cluster.store.with_version(version)
         self.set_ready(name, ready=cluster.ready)
 
     def remove_cluster(self, name: str) -> None:

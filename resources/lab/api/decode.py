@@ -8,7 +8,7 @@ from typing import Any
 
 from resources.lab.api.errors import ApiError, Cause, bad_request, invalid
 from resources.lab.api.quantity import canonical
-from resources.lab.api.schema import Type
+from resources.lab.api.schema import Json, Type
 from resources.lab.api.table import Resource
 
 _GO_NAMES = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
@@ -55,7 +55,7 @@ def _refuse(obj: dict[str, Any], resource: Resource, wrong: list[Cause]) -> None
     )
 
 
-def _walk(value: Any, kind: Type, path: str, reading: _Reading) -> Any:
+def _walk(value: Json, kind: Type, path: str, reading: _Reading) -> Json:
     if kind.shape == "map" and isinstance(value, dict):
         _walk_map(value, kind, path, reading)
         return value
@@ -101,13 +101,13 @@ def _custom_map(value: dict[str, Any], kind: Type, path: str, reading: _Reading)
             reading.wrong.append(Cause("FieldValueRequired", "Required value", at))
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _copy(item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
-def _leaf(value: Any, kind: Type, path: str, reading: _Reading) -> Any:
+def _leaf(value: Json, kind: Type, path: str, reading: _Reading) -> Json:
     if kind.scalar == "quantity":
         text = value if isinstance(value, str) else str(value)
         form = canonical(text)
@@ -124,7 +124,7 @@ def _leaf(value: Any, kind: Type, path: str, reading: _Reading) -> Any:
     return value
 
 
-def _fits(value: Any, kind: Type) -> bool:
+def _fits(value: Json, kind: Type) -> bool:
     if kind.shape == "scalar":
         match kind.scalar:
             case "string":
@@ -139,7 +139,7 @@ def _fits(value: Any, kind: Type) -> bool:
     return False
 
 
-def _mismatch(value: Any, kind: Type, path: str, resource: Resource) -> Cause:
+def _mismatch(value: Json, kind: Type, path: str, resource: Resource) -> Cause:
     wanted = kind.scalar or {"map": "object", "list": "array"}.get(kind.shape, "string")
     if resource.custom:
         have = _JSON_NAMES.get(type(value), "null")
@@ -154,7 +154,7 @@ def _mismatch(value: Any, kind: Type, path: str, resource: Resource) -> Cause:
     return Cause("FieldValueTypeInvalid", message, path)
 
 
-def _bounds(value: Any, kind: Type, path: str, reading: _Reading) -> None:
+def _bounds(value: Json, kind: Type, path: str, reading: _Reading) -> None:
     raw = kind.raw
     if "enum" in raw and value not in raw["enum"]:
         listed = ", ".join(f'"{v}"' if isinstance(v, str) else str(v) for v in raw["enum"])
@@ -178,7 +178,7 @@ def _bounds(value: Any, kind: Type, path: str, reading: _Reading) -> None:
     )
 
 
-def _length(size: int, raw: Any, what: str, words: str) -> list[str]:
+def _length(size: int, raw: Json, what: str, words: str) -> list[str]:
     out = []
     if f"min{what}" in raw and size < raw[f"min{what}"]:
         out.append(f"should be at least {raw[f'min{what}']} {words}")
@@ -200,7 +200,7 @@ def untyped_patch(config: dict[str, Any], resource: Resource) -> None:
         raise ApiError(500, f"failed to create typed patch object ({where}; {what}): {problem}")
 
 
-def _first_problem(value: Any, kind: Type, path: str) -> str:
+def _first_problem(value: Json, kind: Type, path: str) -> str:
     if value is None or kind.shape == "any" or kind.scalar == "quantity":
         return ""
     if kind.shape == "map" and isinstance(value, dict):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from resources.lab.api.errors import bad_request
+from resources.lab.api.schema import Json
 
 Obj = dict[str, Any]
 
@@ -46,7 +47,7 @@ def apply_defaults(key: tuple[str, str], obj: Obj) -> None:
         special(obj)
 
 
-def _set(target: Obj, **values: Any) -> None:
+def _set(target: Obj, **values: Json) -> None:
     for name, value in values.items():
         if name not in target:
             target[name] = value

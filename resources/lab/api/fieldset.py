@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from resources.lab.api.schema import KEY_DEFAULTS, Type
+from resources.lab.api.schema import KEY_DEFAULTS, Json, Type
 
 Node = dict[str, Any]
 Set = Node | None
@@ -22,10 +22,10 @@ def member(node: Set) -> bool:
     return node is not None and (not node or SELF in node)
 
 
-def build(is_member: bool, kids: Node) -> Set:  # noqa: FBT001 - two positional facts of one node, called from hot loops
+def build(kids: Node, *, itself: bool) -> Set:
     if not kids:
-        return {} if is_member else None
-    return {SELF: {}, **kids} if is_member else kids
+        return {} if itself else None
+    return {SELF: {}, **kids} if itself else kids
 
 
 def kids_of(node: Set) -> Iterator[tuple[str, Node]]:
@@ -38,7 +38,7 @@ def union(a: Set, b: Set) -> Set:
     kids: Node = dict(kids_of(a))
     for key, kid in kids_of(b):
         kids[key] = union(kids.get(key), kid)
-    return build(member(a) or member(b), kids)
+    return build(kids, itself=member(a) or member(b))
 
 
 def _filtered(pairs: Iterator[tuple[str, Set]]) -> Node:
@@ -50,7 +50,7 @@ def difference(a: Set, b: Set) -> Set:
     if a is None or b is None:
         return a
     kids = _filtered((key, difference(kid, b.get(key)) if key in b else kid) for key, kid in kids_of(a))
-    return build(member(a) and not member(b), kids)
+    return build(kids, itself=member(a) and not member(b))
 
 
 def without(a: Set, b: Set) -> Set:
@@ -60,17 +60,17 @@ def without(a: Set, b: Set) -> Set:
     if member(b):
         return None
     kids = _filtered((key, without(kid, b.get(key)) if key in b else kid) for key, kid in kids_of(a))
-    return build(member(a), kids)
+    return build(kids, itself=member(a))
 
 
 def intersection(a: Set, b: Set) -> Set:
     if a is None or b is None:
         return None
     kids = _filtered((key, intersection(kid, b[key])) for key, kid in kids_of(a) if key in b)
-    return build(member(a) and member(b), kids)
+    return build(kids, itself=member(a) and member(b))
 
 
-def item_element(item: Any, kind: Type) -> str:
+def item_element(item: Json, kind: Type) -> str:
     """How a list item is named: by its keys in a list of type map, by its value in one of type set."""
     if kind.list_type == "set" or not isinstance(item, dict):
         return "v:" + orjson.dumps(item).decode()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from resources.lab.api.schema import Json
+
 _STEP = re.compile(
     r"""\.?\[\?\(@\.(?P<fkey>[\w.\-]+)\s*==\s*["'](?P<fvalue>[^"']*)["']\)\]"""
     r"""|\.?\[["'](?P<quoted>[^"']+)["']\]|\.?\[(?P<index>-?\d+|\*)\]|\.(?P<name>(?:\\.|[^.\[\\])+)"""
 )
 
 
-def find(obj: Any, path: str) -> list[Any]:
+def find(obj: Json, path: str) -> list[Any]:
     """Every value at the path; empty where there is none or the path isn't understood."""
     values, at = [obj], 0
     while at < len(path):
@@ -23,7 +25,7 @@ def find(obj: Any, path: str) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-def _take(value: Any, step: re.Match[str]) -> list[Any]:
+def _take(value: Json, step: re.Match[str]) -> list[Any]:
     name = step["quoted"] or (step["name"] or "").replace("\\.", ".")
     if name == "*":
         return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from resources.lab.api.errors import ApiError
@@ -35,7 +36,7 @@ class Lifecycle:
         # owner uid -> where its dependents are
         self._dependents: dict[str, set[tuple[tuple[str, str], Name]]] = {}
         self._uids: dict[str, tuple[tuple[str, str], Name]] = {}
-        for key in store.storage.keys():
+        for key in store.storage.resources():
             for name, entry in store.storage.entries(key):
                 self._index(key, name, entry.obj)
         store.storage.subscribe(self._seen)
@@ -56,7 +57,7 @@ class Lifecycle:
         self._uids.pop(metadata["uid"], None)
         for owner in metadata.get("ownerReferences") or ():
             self._dependents.get(owner["uid"], set()).discard((event.key, event.name))
-            self._later(lambda uid=owner["uid"]: self._finish_foreground(uid))
+            self._later(partial(self._finish_foreground, owner["uid"]))
         if self._dependents.get(metadata["uid"]):
             self._later(lambda: self._collect_dependents(metadata["uid"]))
         if metadata.get("namespace"):
@@ -220,7 +221,7 @@ class Lifecycle:
         if entry is None or "deletionTimestamp" not in entry.obj["metadata"]:
             return
         left = False
-        for key in self._store.storage.keys():
+        for key in self._store.storage.resources():
             for at, inner in list(self._store.storage.entries(key, namespace)):
                 if "deletionTimestamp" not in inner.obj["metadata"]:
                     self._quietly_delete(key, at)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resources.lab.api.fieldset import Node, Set, build, item_element, kids_of, member
-from resources.lab.api.schema import ANY, Type
+from resources.lab.api.schema import ANY, Json, Type
 
 
 class _Missing:
@@ -14,10 +14,9 @@ class _Missing:
 
 
 MISSING = _Missing()
-_FORCED_MEMBER = True
 
 
-def _granular(kind: Type, *values: Any) -> str:
+def _granular(kind: Type, *values: Json) -> str:
     """ "map" or "list" where server-side apply looks inside, "" where the value is one leaf."""
     if kind.atomic:
         return ""
@@ -34,7 +33,7 @@ def _indexed(items: list[Any], kind: Type) -> dict[str, Any]:
     return {item_element(item, kind): item for item in items}
 
 
-def field_set(value: Any, kind: Type) -> Set:
+def field_set(value: Json, kind: Type) -> Set:
     """The fields that an applied configuration names: its leaves, list items and empty maps."""
     shape = _granular(kind, value)
     if not shape or not value:
@@ -47,11 +46,11 @@ def field_set(value: Any, kind: Type) -> Set:
             declared = key in kind.fields
             # An entry of a free map is owned besides its content.
             kids[f"f:{key}"] = node if declared or not node else {".": {}, **node}
-        return build(False, kids)
+        return build(kids, itself=False)
     for element, item in _indexed(value, kind).items():
         node = field_set(item, kind.item) or {}
         kids[element] = {".": {}, **node} if node else {}
-    return build(False, kids)
+    return build(kids, itself=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Change:
 NO_CHANGE = Change()
 
 
-def compare(old: Any, new: Any, kind: Type) -> Change:
+def compare(old: Json, new: Json, kind: Type) -> Change:
     """What differs between two values, by path; new containers are added as such, beside their leaves."""
     if old is new or (old is not MISSING and new is not MISSING and _same(old, new)):
         return NO_CHANGE
@@ -81,28 +80,30 @@ def compare(old: Any, new: Any, kind: Type) -> Change:
         for part, kids in ((change.added, added), (change.removed, removed), (change.modified, modified)):
             if part is not None:
                 kids[element] = part
-    return Change(build(old is MISSING, added), build(new is MISSING, removed), build(False, modified))
+    return Change(
+        build(added, itself=old is MISSING), build(removed, itself=new is MISSING), build(modified, itself=False)
+    )
 
 
-def _same(old: Any, new: Any) -> bool:
+def _same(old: Json, new: Json) -> bool:
     return type(old) is type(new) and old == new
 
 
-def _content(value: Any) -> Any:
+def _content(value: Json) -> Json:
     return value if value is not MISSING else None
 
 
-def _pairs(old: Any, new: Any, kind: Type, shape: str) -> list[tuple[str, Any, Any, Type]]:
-    before, after = _content(old) or {}, _content(new) or {}
+def _pairs(old: Json, new: Json, kind: Type, shape: str) -> list[tuple[str, Any, Any, Type]]:
     if shape == "map":
+        before, after = _content(old) or {}, _content(new) or {}
         names = [*before, *(name for name in after if name not in before)]
         return [(f"f:{n}", before.get(n, MISSING), after.get(n, MISSING), kind.child(n)) for n in names]
-    left, right = _indexed(before or [], kind), _indexed(after or [], kind)
+    left, right = _indexed(_content(old) or [], kind), _indexed(_content(new) or [], kind)
     elements = [*left, *(element for element in right if element not in left)]
     return [(e, left.get(e, MISSING), right.get(e, MISSING), kind.item) for e in elements]
 
 
-def merge(live: Any, config: Any, kind: Type) -> Any:
+def merge(live: Json, config: Json, kind: Type) -> Json:
     """The live value with the configuration laid over it; list items keep the configuration's order."""
     if live is MISSING or live is None:
         return config
@@ -136,7 +137,7 @@ def _merge_lists(left: dict[str, Any], right: dict[str, Any], kind: Type) -> lis
     return out
 
 
-def prune(value: Any, kind: Type, last: Set, owned: Set) -> Any:
+def prune(value: Json, kind: Type, last: Set, owned: Set) -> Json:
     """The value less what only `last` owned; MISSING where nothing of it is left.
 
     A named field counts as owned when anything below it is; a list item or a map entry only by itself, so that giving
@@ -147,36 +148,34 @@ def prune(value: Any, kind: Type, last: Set, owned: Set) -> Any:
     shape = _granular(kind, value)
     if not shape or not value:
         return value
-    if shape == "map":
-        out: Any = dict(value)
-        for element, node in kids_of(last):
-            key = element.removeprefix("f:")
-            if key in out:
-                kept = _kept(out[key], kind.child(key), node, (owned or {}).get(element), named=key in kind.fields)
-                if kept is MISSING:
-                    del out[key]
-                else:
-                    out[key] = kept
-    else:
-        out = []
-        for item in value:
-            element = item_element(item, kind)
-            node = last.get(element)
-            kept = item
-            if node is not None:
-                kept = _kept(item, kind.item, node, (owned or {}).get(element), named=False)
-            if kept is not MISSING:
-                out.append(kept)
+    out: Json = _pruned_map(value, kind, last, owned) if shape == "map" else _pruned_list(value, kind, last, owned)
     return out if out else MISSING
 
 
-def _kept(value: Any, kind: Type, last: Node, owned: Set, *, named: bool) -> Any:
+def _pruned_map(value: dict[str, Any], kind: Type, last: Set, owned: Set) -> dict[str, Any]:
+    out = dict(value)
+    for element, node in kids_of(last):
+        key = element.removeprefix("f:")
+        if key in out:
+            out[key] = _kept(out[key], kind.child(key), node, (owned or {}).get(element), named=key in kind.fields)
+    return {key: kept for key, kept in out.items() if kept is not MISSING}
+
+
+def _pruned_list(value: list[Any], kind: Type, last: Set, owned: Set) -> list[Any]:
+    out = []
+    for element, item in ((item_element(item, kind), item) for item in value):
+        node = (last or {}).get(element)
+        out.append(item if node is None else _kept(item, kind.item, node, (owned or {}).get(element), named=False))
+    return [kept for kept in out if kept is not MISSING]
+
+
+def _kept(value: Json, kind: Type, last: Node, owned: Set, *, named: bool) -> Json:
     in_last = member(last) or named
     in_owned = member(owned) or (named and owned is not None)
     return MISSING if in_last and not in_owned else prune(value, kind, last, owned)
 
 
-def drop_nulls(value: Any, kind: Type = ANY) -> Any:
+def drop_nulls(value: Json, kind: Type = ANY) -> Json:
     """Without null fields, which the typed API treats as absent; a custom resource's `nullable` fields keep theirs."""
     if isinstance(value, dict):
         return {

@@ -13,6 +13,7 @@ from resources.lab.api import tables
 from resources.lab.api.clusters import Cluster
 from resources.lab.api.errors import ApiError, Cause, bad_request, invalid
 from resources.lab.api.request import Request, Target, is_true, target
+from resources.lab.api.schema import Json
 from resources.lab.api.selectors import Match, matcher
 from resources.lab.api.storage import Entry, Obj
 from resources.lab.api.store import Delete, PatchKind
@@ -167,11 +168,11 @@ class Objects:
             int(version) if version not in {"", "0"} else None,
             initial,
             is_true(query.get("allowWatchBookmarks", "")),
-            float(query.get("timeoutSeconds") or random.uniform(1800, 3600)),  # noqa: S311 - spreads reconnects, no secret
+            float(query.get("timeoutSeconds") or random.uniform(1800, 3600)),
         )
         return Stream(Feed(self._store, watch, self._watch_form()))
 
-    def _watch_form(self) -> Any:
+    def _watch_form(self) -> Json:
         resource, include = self._target.resource, self._include()
         heads = iter([True])
 

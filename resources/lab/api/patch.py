@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from resources.lab.api.errors import ApiError, bad_request
-from resources.lab.api.schema import Type
+from resources.lab.api.schema import Json, Type
 
 
-def merge_patch(target: Any, patch: Any) -> Any:
+def merge_patch(target: Json, patch: Json) -> Json:
     """RFC 7386."""
     if not isinstance(patch, dict):
         return patch
@@ -21,7 +21,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return out
 
 
-def json_patch(target: Any, patch: Any) -> Any:
+def json_patch(target: Json, patch: Json) -> Json:
     """RFC 6902; 422 where a path isn't there or a test fails. `target` is changed: hand in a copy."""
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
@@ -34,7 +34,7 @@ def json_patch(target: Any, patch: Any) -> Any:
     return doc[""]
 
 
-def _unpatchable(operation: Any) -> ApiError:
+def _unpatchable(operation: Json) -> ApiError:
     word = operation.get("op") if isinstance(operation, dict) else operation
     path = operation.get("path") if isinstance(operation, dict) else ""
     return ApiError(422, f"the server rejected our request due to an error in our request: {word} {path}")
@@ -68,19 +68,19 @@ def _parts(path: str) -> list[str]:
     return ["", *(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])]
 
 
-def _parent(doc: Any, path: str) -> tuple[Any, str]:
+def _parent(doc: Json, path: str) -> tuple[Any, str]:
     *front, last = _parts(path)
     for part in front:
         doc = doc[int(part)] if isinstance(doc, list) else doc[part]
     return doc, last
 
 
-def _get(doc: Any, path: str) -> Any:
+def _get(doc: Json, path: str) -> Json:
     parent, key = _parent(doc, path)
     return parent[int(key)] if isinstance(parent, list) else parent[key]
 
 
-def _add(doc: Any, path: str, value: Any) -> None:
+def _add(doc: Json, path: str, value: Json) -> None:
     parent, key = _parent(doc, path)
     if isinstance(parent, list):
         at = len(parent) if key == "-" else int(key)
@@ -91,7 +91,7 @@ def _add(doc: Any, path: str, value: Any) -> None:
         parent[key] = value
 
 
-def _remove(doc: Any, path: str) -> None:
+def _remove(doc: Json, path: str) -> None:
     parent, key = _parent(doc, path)
     del parent[int(key) if isinstance(parent, list) else key]
 
@@ -99,7 +99,7 @@ def _remove(doc: Any, path: str) -> None:
 _DIRECTIVES = ("$patch", "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys")
 
 
-def strategic(target: Any, patch: Any, kind: Type) -> Any:
+def strategic(target: Json, patch: Json, kind: Type) -> Json:
     """Strategic merge patch, driven by the type's patch strategy and merge keys."""
     if not isinstance(patch, dict):
         return patch
@@ -114,22 +114,22 @@ def strategic(target: Any, patch: Any, kind: Type) -> Any:
         if key.startswith("$deleteFromPrimitiveList/"):
             name = key.partition("/")[2]
             out[name] = [item for item in out.get(name) or [] if item not in value]
-        elif key.startswith(_DIRECTIVES):
-            continue
         elif value is None:
             out.pop(key, None)
-        elif isinstance(value, list) and kind.child(key).patch_merges:
-            out[key] = _strategic_list(out.get(key) or [], value, kind.child(key))
-        elif isinstance(value, dict):
-            out[key] = strategic(out.get(key), value, kind.child(key))
-        else:
-            out[key] = value
+        elif not key.startswith(_DIRECTIVES):
+            out[key] = _strategic_field(out.get(key), value, kind.child(key))
     for key, order in patch.items():
         if key.startswith("$setElementOrder/"):
             name = key.partition("/")[2]
             if isinstance(out.get(name), list):
                 out[name] = _ordered(out[name], order, kind.child(name).patch_key)
     return out
+
+
+def _strategic_field(have: Json, value: Json, kind: Type) -> Json:
+    if isinstance(value, list) and kind.patch_merges:
+        return _strategic_list(have or [], value, kind)
+    return strategic(have, value, kind) if isinstance(value, dict) else value
 
 
 def _strategic_list(target: list[Any], patch: list[Any], kind: Type) -> list[Any]:
@@ -162,5 +162,5 @@ def _ordered(items: list[Any], order: list[Any], key: str) -> list[Any]:
     return out
 
 
-def _id(item: Any, key: str) -> Any:
+def _id(item: Json, key: str) -> Json:
     return item.get(key) if isinstance(item, dict) else item

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from resources.lab.api.errors import ApiError
+from resources.lab.api.schema import Json
 
 MAGIC = b"k8s\x00"
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
@@ -167,7 +168,7 @@ def _time(data: bytes, *, micro: bool) -> str | None:
     return f"{text}.{parts.get(2, 0) // 1000:06d}Z" if micro else f"{text}Z"
 
 
-def _value(kind: str, raw: int | bytes) -> Any:
+def _value(kind: str, raw: int | bytes) -> Json:
     if kind == "int":
         number = int(raw) if isinstance(raw, int) else 0
         return number - (1 << 64) if number >= 1 << 63 else number

@@ -14,6 +14,7 @@ from resources.lab.api.errors import ApiError, bad_request, no_such_path
 from resources.lab.api.protobuf import CONTENT_TYPE as PROTOBUF
 from resources.lab.api.protobuf import MAGIC
 from resources.lab.api.protobuf import decode as decode_protobuf
+from resources.lab.api.schema import Json
 from resources.lab.api.store import Write
 from resources.lab.api.table import Resource, Table
 
@@ -83,7 +84,7 @@ class Request:
             raise bad_request("the body of the request is no object")
         return value
 
-    def value(self) -> Any:
+    def value(self) -> Json:
         if not self.body:
             return {}
         if self.body.startswith(MAGIC) or self.content_type == PROTOBUF:

@@ -8,6 +8,7 @@ from typing import Any
 
 from resources.lab.api.defaults import pod_template
 from resources.lab.api.errors import Cause, invalid
+from resources.lab.api.schema import Json
 from resources.lab.api.table import Resource
 
 Obj = Mapping[str, Any]
@@ -42,12 +43,12 @@ KEY_RULE = (
 )
 
 
-def wrong(field: str, value: Any, why: str) -> Cause:
+def wrong(field: str, value: Json, why: str) -> Cause:
     shown = f'"{value}"' if isinstance(value, str) else _go(value)
     return Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", field)
 
 
-def _go(value: Any) -> str:
+def _go(value: Json) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return "null" if value is None else str(value)
@@ -313,9 +314,9 @@ def _immutable(resource: Resource, obj: Obj, old: Obj | None) -> Iterator[Cause]
         return
     if resource.key in _FIXED_SPECS and obj.get("spec") != old.get("spec"):
         yield wrong("spec", "", "field is immutable")
-    if resource.key in {("", "configmaps"), ("", "secrets")} and old.get("immutable"):
-        if obj.get("data") != old.get("data") or not obj.get("immutable"):
-            yield Cause("FieldValueForbidden", "Forbidden: field is immutable when `immutable` is set", "data")
+    sealed = resource.key in {("", "configmaps"), ("", "secrets")} and bool(old.get("immutable"))
+    if sealed and (obj.get("data") != old.get("data") or not obj.get("immutable")):
+        yield Cause("FieldValueForbidden", "Forbidden: field is immutable when `immutable` is set", "data")
     if resource.key == ("", "secrets") and obj.get("type") != old.get("type"):
         yield wrong("type", obj.get("type", ""), "field is immutable")
     if resource.kind in {"RoleBinding", "ClusterRoleBinding"} and obj.get("roleRef") != old.get("roleRef"):

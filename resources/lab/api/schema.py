@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
+
+# A JSON value of whatever shape.
+Json = Any
 
 Shape = Literal["map", "list", "scalar", "any"]
 
@@ -143,7 +146,7 @@ class Definitions:
         return None if name is None else self.resolve({"$ref": _REF + name})
 
 
-@lru_cache(maxsize=None)
+@cache
 def definitions(minor: int) -> Definitions:
     """Of Kubernetes 1.`minor`, or of the nearest version there is. Loaded once (20 ms, some 15 MB)."""
     near = min(max(minor, OLDEST_MINOR), NEWEST_MINOR)

@@ -170,8 +170,8 @@ def apply(live: Mapping[str, Any], config: dict[str, Any], scope: Scope, *, forc
     return _finish(out, owners, times, before, scope.now)
 
 
-def _conflict(conflicts: dict[Writer, Set]) -> ApiError:
-    causes = []
+def _conflict(conflicts: Mapping[Writer, Set]) -> ApiError:
+    causes: list[Cause] = []
     for who, clash in sorted(conflicts.items(), key=lambda kv: kv[0].manager):
         by = f'conflict with "{who.manager}"'
         if who.subresource:

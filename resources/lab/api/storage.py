@@ -152,7 +152,7 @@ class Storage:
             if not namespace or name[0] == namespace:
                 yield name, kind[name]
 
-    def keys(self) -> list[Key]:
+    def resources(self) -> list[Key]:
         return list(self._kinds)
 
     def put(self, key: Key, name: Name, obj: Obj) -> Entry:

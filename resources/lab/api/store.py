@@ -24,6 +24,7 @@ from resources.lab.api.lifecycle import Lifecycle
 from resources.lab.api.merge import drop_nulls
 from resources.lab.api.patch import json_patch, merge_patch, strategic
 from resources.lab.api.rules import check
+from resources.lab.api.schema import Json
 from resources.lab.api.selectors import matcher
 from resources.lab.api.storage import Entry, Event, Obj, Storage
 from resources.lab.api.switches import Switches, drop_gated
@@ -245,7 +246,7 @@ class Store:
         self,
         resource: Resource | str,
         name: str,
-        body: Any,
+        body: Json,
         *,
         namespace: str = "",
         patch: PatchKind = "merge",
@@ -324,7 +325,7 @@ class Store:
         if resource.generation and not how.subresource and _spec(resource, new) != _spec(resource, old):
             metadata["generation"] = before.get("generation", 0) + 1
         if not applied:
-            explicit = {"managedFields": []} if owners == [] else {}
+            explicit: Obj = {"managedFields": []} if owners == [] else {}
             new["metadata"] = {**{k: v for k, v in metadata.items() if k != "managedFields"}, **explicit}
             new = ssa.record_update(old, new, self._scope(resource, how, "Update"))
         return self._commit(resource, old, new, how)
@@ -402,9 +403,9 @@ class Store:
         new["status"]["conditions"] = [*others, scheduled]
         return self._commit(kind, old, new, how)
 
-    def with_switches(self, **changes: Any) -> None:
-        """Changes switches of a running cluster; the version's resources stay as they were."""
-        self.switches = replace(self.switches, **changes)
+    def with_version(self, version: str) -> None:
+        """Another version of the control plane: gates follow, the resources stay those of the first one."""
+        self.switches = replace(self.switches, version=version)
 
 
 def _matches(resource: Resource, body: Obj) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from resources.lab.api import jsonpath
+from resources.lab.api.schema import Json
 from resources.lab.api.table import Resource
 
 Obj = Mapping[str, Any]
@@ -48,7 +49,7 @@ def _name(obj: Obj) -> str:
     return str(obj["metadata"]["name"])
 
 
-def _at(obj: Obj, path: str, default: Any = "") -> Any:
+def _at(obj: Obj, path: str, default: Json = "") -> Json:
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
