@@ -56,6 +56,7 @@ HELPERS = r"""
 {{- $v = dict -}}
 {{- if $terms -}}{{- $v = dict "nodeAffinity" (dict $required (dict "nodeSelectorTerms" $terms)) -}}{{- end -}}
 {{- end -}}
+{{- if and $v (eq .knob.form "node affinity") -}}{{- $v = dict "nodeAffinity" $v -}}{{- end -}}
 {{- if .knob.fixed -}}
 {{- $node := deepCopy (get $v "nodeAffinity" | default dict) -}}
 {{- $terms := get (get $node $required | default dict) "nodeSelectorTerms" | default list -}}

@@ -23,7 +23,7 @@ def operator_workloads(component: Component) -> list[DeclaredWorkload]:
 def daemon_of(component: Component, workload: DeclaredWorkload, resource: Mapping[str, Any]) -> Json | None:
     """The DaemonSet that the operator makes of one custom resource; None where the resource turns it off.
 
-    Raises ValueError where the resource's placement has a shape that no pod takes.
+    Raises TypeError or ValueError where the resource's placement has a shape that no pod takes.
     """
     spec = resource.get("spec") or {}
     declared = _in_resource(workload)
@@ -52,6 +52,7 @@ def daemon_of(component: Component, workload: DeclaredWorkload, resource: Mappin
         },
         "spec": {
             "selector": {"matchLabels": own},
+            **({"serviceName": name, "replicas": 1} if workload.kind == "StatefulSet" else {}),
             "template": {
                 "metadata": {"labels": {**labels, **own}, "annotations": pod_annotations(component.key, workload)},
                 "spec": _pod_spec(component, workload, effective_placement(declared, spec)),
@@ -66,8 +67,13 @@ def _in_resource(workload: DeclaredWorkload) -> DeclaredWorkload:
     resource = workload.resource
     if resource is None or resource.values_root is None:
         return workload
-    bare = {part: _bare(getattr(workload, part)) for part in ("node_selector", "affinity", "tolerations")}
-    return replace(workload, resource=replace(resource, values_root=None), **bare)
+    return replace(
+        workload,
+        resource=replace(resource, values_root=None),
+        node_selector=_bare(workload.node_selector),
+        affinity=_bare(workload.affinity),
+        tolerations=_bare(workload.tolerations),
+    )
 
 
 def _bare(knob: Knob) -> Knob:

@@ -26,8 +26,8 @@ class DeviceGroup:
 
     driver: str
     count: int
-    attributes: Json = NONE
-    capacity: Json = NONE
+    attributes: Json = field(default_factory=lambda: NONE)
+    capacity: Json = field(default_factory=lambda: NONE)
 
 
 @dataclass(frozen=True, slots=True)
