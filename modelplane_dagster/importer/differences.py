@@ -16,9 +16,7 @@ from modelplane_dagster.importer.types import ImportedComponent
 from modelplane_dagster.roles import pool_labels, pool_taints
 
 
-def pin_findings(
-    source: str, imported: Iterable[ImportedComponent], shipped: Iterable[Component]
-) -> Iterator[Finding]:
+def pin_findings(source: str, imported: Iterable[ImportedComponent], shipped: Iterable[Component]) -> Iterator[Finding]:
     """`PinDiffers` for each chart, repository, version, tag and value in which the two lists differ. Values that
     follow from a cluster's pools are left out: a bundle knows no pools. Components of our own are, too."""
     ours = {c.key: c for c in shipped}

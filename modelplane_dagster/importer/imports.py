@@ -49,9 +49,7 @@ def successor(name: str) -> str:
     return SUCCESSORS.get(name, name)
 
 
-def import_bundle(
-    source: str, inputs: Inputs, *, default_version: str, shipped: tuple[Component, ...]
-) -> Import:
+def import_bundle(source: str, inputs: Inputs, *, default_version: str, shipped: tuple[Component, ...]) -> Import:
     """The list of `source`. `default_version` is the Kubernetes version that its clusters get by default; `shipped` the
     list as it is now, the common one included, which the import is compared with and whose dependencies on components
     of our own it keeps."""
