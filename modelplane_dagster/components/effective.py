@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from modelplane_dagster.components.identity import remembered
 from modelplane_dagster.components.types import DeclaredWorkload, JoinedComponent, Json, Knob
 from modelplane_dagster.kube.objects import PodPlacement
 
@@ -33,10 +34,11 @@ MISSING = _Missing()
 
 
 def merged(default: Json, value: Json) -> Json:
-    """`value` over `default` as Helm does it: maps merge, null takes a key away, everything else replaces."""
+    """`value` over `default` as Helm does it: maps merge, null takes a key away, everything else replaces. Neither is
+    changed, and the result shares what it takes from them."""
     if not isinstance(value, Mapping):
-        return deepcopy(value)
-    base = deepcopy(dict(default)) if isinstance(default, Mapping) else {}
+        return value
+    base = dict(default) if isinstance(default, Mapping) else {}
     for key, child in value.items():
         if child is None:
             base.pop(key, None)
@@ -90,9 +92,26 @@ def effective_placement(workload: DeclaredWorkload, values_or_spec: Json) -> Pod
     `values_or_spec` is the chart's values (None or empty for the defaults), or the spec of the custom resource where a
     manifest of ours holds it. Raises TypeError, naming the path, where a part has a shape no pod takes.
     """
-    selector = knob_value(workload, workload.node_selector, values_or_spec) or {}
-    affinity = knob_value(workload, workload.affinity, values_or_spec) or {}
-    tolerations = knob_value(workload, workload.tolerations, values_or_spec)
+    if values_or_spec and any(at(values_or_spec, path) is not MISSING for path in _knob_paths(workload)):
+        return _placement(workload, values_or_spec)
+    return _default_placement(workload)
+
+
+@remembered(4096)
+def _knob_paths(workload: DeclaredWorkload) -> tuple[str, ...]:
+    knobs = (workload.node_selector, workload.affinity, workload.tolerations)
+    return tuple(values_path(workload, knob.path) for knob in knobs if knob.path)
+
+
+@remembered(4096)
+def _default_placement(workload: DeclaredWorkload) -> PodPlacement:
+    return _placement(workload, {})
+
+
+def _placement(workload: DeclaredWorkload, values: Json) -> PodPlacement:
+    selector = knob_value(workload, workload.node_selector, values) or {}
+    affinity = knob_value(workload, workload.affinity, values) or {}
+    tolerations = knob_value(workload, workload.tolerations, values)
     for knob, part, shape in (
         (workload.node_selector, selector, Mapping),
         (workload.affinity, affinity, Mapping),
@@ -124,17 +143,17 @@ def _from_label_lists(lists: Mapping[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}} if terms else {}
 
 
-def _with_fixed(affinity: Mapping[str, Any], fixed: Json) -> dict[str, Any]:
+def _with_fixed(affinity: Mapping[str, Any], fixed: Json) -> Mapping[str, Any]:
     """The template appends its own expressions to the last term, and makes a term where there is none."""
-    result = deepcopy(dict(affinity))
     if not fixed:
-        return result
+        return affinity
+    result = deepcopy(dict(affinity))
     node_affinity = result.setdefault("nodeAffinity", {})
     terms = node_affinity.setdefault(REQUIRED, {}).setdefault("nodeSelectorTerms", [])
     added = fixed["nodeAffinity"][REQUIRED]["nodeSelectorTerms"][0]["matchExpressions"]
     if not terms:
         terms.append({"matchExpressions": []})
-    terms[-1].setdefault("matchExpressions", []).extend(deepcopy(added))
+    terms[-1].setdefault("matchExpressions", []).extend(added)
     return result
 
 
