@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.effective import Placed, placed, values_path
@@ -24,7 +25,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
     "array": (list, tuple),
-    "object": (Mapping,),
+    "object": (dict,),
 }
 
 
@@ -99,11 +100,11 @@ def _walk(node: Mapping[str, Json], prefix: str, known: KnownPaths, subject: str
             if value is not None and not _fits(value, shape):
                 yield _wrong_type(path, value, shape, subject)
         elif path in known.inner:
-            if isinstance(value, Mapping):
+            if isinstance(value, dict):
                 yield from _walk(value, f"{path}.", known, subject)
             elif value is not None:
                 yield _wrong_type(path, value, "object", subject)
-        elif isinstance(value, Mapping) and value:
+        elif isinstance(value, dict) and value:
             yield from _walk(value, f"{path}.", known, subject)
         else:
             near = difflib.get_close_matches(path, known.types, n=1, cutoff=0.0)
@@ -143,17 +144,20 @@ def _default_findings(items: tuple[Placed, ...], subject: str) -> Iterator[Findi
             yield finding("KeylessToleration", subject, message, fix=fix)
 
 
-def _keyless(node: Json, path: str) -> Iterator[str]:
-    if isinstance(node, Mapping):
+def _keyless(node: dict[str, Json] | list[Json], path: str) -> Iterator[str]:
+    if isinstance(node, dict):
         for name, child in node.items():
+            if not isinstance(child, (dict, list)):
+                continue
             here = f"{path}{name}" if not path or path.endswith(" ") else f"{path}.{name}"
-            listed = str(name).lower().endswith("tolerations") and isinstance(child, list)
-            if listed and any(isinstance(t, Mapping) and not t.get("key") for t in child):
+            if isinstance(child, dict) or not str(name).lower().endswith("tolerations"):
+                yield from _keyless(child, here)
+            elif any(isinstance(t, dict) and not t.get("key") for t in child):
                 yield here
-            yield from _keyless(child, here)
-    elif isinstance(node, list):
+    else:
         for item in node:
-            yield from _keyless(item, path)
+            if isinstance(item, (dict, list)):
+                yield from _keyless(item, path)
 
 
 def limit_findings(joined: JoinedComponent, items: tuple[Placed, ...], subject: str) -> Iterator[Finding]:
@@ -199,24 +203,32 @@ def pool_findings(view: ClusterView) -> Iterator[Finding]:
 
 
 def _name(subject: str, what: str, value: str, limit: int) -> Iterator[Finding]:
-    if not value:
-        return
-    if len(value) > limit:
-        yield finding(
-            "LimitExceeded", subject, f"The {what} {value} has {len(value)} characters, and {limit} is the limit."
-        )
-    elif not _NAME.fullmatch(value):
-        yield finding("LimitExceeded", subject, f"The {what} {value} isn't a lower-case DNS name.")
+    fault = _name_fault(value, limit)
+    if fault:
+        yield finding("LimitExceeded", subject, f"The {what} {value} {fault}.")
 
 
 def _labels(subject: str, what: str, labels: Mapping[str, str]) -> Iterator[Finding]:
-    for key, value in labels.items():
-        domain, _, bare = key.rpartition("/")
-        for part, limit in ((bare, NAME_LIMIT), (value, NAME_LIMIT), (domain, 253)):
-            if len(part) > limit:
-                message = (
-                    f"The label {key}={value} ({what}): {part} has {len(part)} characters, and {limit} is the limit."
-                )
-                yield finding("LimitExceeded", subject, message)
-            elif not _VALUE.fullmatch(part):
-                yield finding("LimitExceeded", subject, f"The label {key}={value} ({what}): {part} isn't a label part.")
+    for pair in labels.items():
+        for fault in _label_faults(*pair):
+            yield finding("LimitExceeded", subject, f"The label {pair[0]}={pair[1]} ({what}): {fault}.")
+
+
+@lru_cache(maxsize=65536)
+def _name_fault(value: str, limit: int) -> str:
+    """What is wrong with a name; empty for nothing, also for a name that isn't there."""
+    if len(value) > limit:
+        return f"has {len(value)} characters, and {limit} is the limit"
+    return "" if not value or _NAME.fullmatch(value) else "isn't a lower-case DNS name"
+
+
+@lru_cache(maxsize=65536)
+def _label_faults(key: str, value: str) -> tuple[str, ...]:
+    domain, _, bare = key.rpartition("/")
+    found = []
+    for part, limit in ((bare, NAME_LIMIT), (value, NAME_LIMIT), (domain, 253)):
+        if len(part) > limit:
+            found.append(f"{part} has {len(part)} characters, and {limit} is the limit")
+        elif not _VALUE.fullmatch(part):
+            found.append(f"{part} isn't a label part")
+    return tuple(found)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from modelplane_dagster.components.identity import remembered
@@ -54,13 +55,18 @@ def values_path(workload: DeclaredWorkload, path: str) -> str:
     return f"{root}.{path}" if root and path else path
 
 
+@lru_cache(maxsize=8192)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
+
+
 def at(values: Json, path: str) -> Json:
     """What stands at a dotted path; MISSING where nothing is set; None where a null on the way takes it away."""
     node = values
-    for part in path.split("."):
+    for part in _parts(path):
         if node is None:
             return None
-        if not isinstance(node, Mapping) or part not in node:
+        if not isinstance(node, dict) or part not in node:
             return MISSING
         node = node[part]
     return node
@@ -194,5 +200,7 @@ def _own_manifest(joined: JoinedComponent, workload: DeclaredWorkload) -> PodPla
 
 
 def _filled(workload: DeclaredWorkload, resource: str, namespace: str, placement: PodPlacement) -> Placed:
+    if "{cr}" not in workload.name:
+        return Placed(workload, workload.name, namespace, placement, workload.pod_labels)
     labels = {key: value.replace("{cr}", resource) for key, value in workload.pod_labels.items()}
     return Placed(workload, workload.name.replace("{cr}", resource), namespace, placement, labels)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.checks import component_findings, pool_findings
 from modelplane_dagster.components.listed import EVERYWHERE, Listed, foreign, listed
+from modelplane_dagster.components.namespaces import Objects
 from modelplane_dagster.components.types import Component, JoinedComponent
 from modelplane_dagster.findings import Finding, finding, has_errors, ordered
 
@@ -61,8 +62,8 @@ def join(view: ClusterView, components: tuple[Component, ...], *, keep: Mapping[
             joined.append(lists.same[component.key])
         elif install:
             kept = keep.get(component.key) if keep else None
-            made = _made(replace(view, kept_pools=kept.pools, kept_taints=kept.taints) if kept else view, component)
-            joined.append(replace(made, reason=reason, prepares=lists.prepares[component.key]))
+            seen = replace(view, kept_pools=kept.pools, kept_taints=kept.taints) if kept else view
+            joined.append(_made(seen, component, reason, lists.prepares[component.key]))
             if component.key not in lists.sound:
                 findings += component_findings(joined[-1], f"component/{view.name}/{component.key}")
         else:
@@ -102,12 +103,13 @@ def _listed(names: Iterable[str], word: str = "and") -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}"
 
 
-def _made(view: ClusterView, component: Component) -> JoinedComponent:
+def _made(view: ClusterView, component: Component, reason: str, before: Objects, /) -> JoinedComponent:
     bound = component.bound_to(view) if component.drivers or component.when else ()
     return JoinedComponent(
         component=component,
         install=True,
-        reason="",
+        reason=reason,
+        prepares=before,
         values=component.values(view) if component.values else {},
         manifests=component.manifests(view) if component.manifests else (),
         serves=tuple(p.name for p in bound),
