@@ -129,9 +129,7 @@ def _component(plan: ClusterPlan, index: int, observed: ObservedCluster | None) 
     seen = observed.components.value.get(joined.key)
     if seen is None:
         return Action("install", subject, joined.reason)
-    drift = component_drift(
-        component_digest(joined), joined.component.pin.version if joined.component.pin else "", seen
-    )
+    drift = component_drift(joined, seen)
     return (
         Action("upgrade", subject, drift) if drift else Action("none", subject, f"{seen.state} {seen.version}".strip())
     )

@@ -96,7 +96,7 @@ def offer(plan: ClusterPlan, observed: ObservedCluster | None) -> ClusterOffer |
     nodes = None
     if observed is not None and observed.live is not None and isinstance(observed.live.nodes, Known):
         nodes = {p.name: 0 for p in plan.view.pools}
-        for node in observed.live.nodes.value:
+        for node in (n.facts for n in observed.live.nodes.value):
             if node.pool in nodes and node.ready and not node.unschedulable and not node.terminating:
                 nodes[node.pool] += 1
     return ClusterOffer(view=plan.view, admitted=plan.gate.verdict == "pass", nodes=nodes, replicas=tuple(existing))

@@ -21,6 +21,7 @@ from modelplane_dagster.canonical import digest
 from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.placing import kept
 from modelplane_dagster.components.types import Component
+from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.errors import ModelplaneError, UnreadableError
 from modelplane_dagster.known import Known, Maybe, Unknown
 from modelplane_dagster.kube.objects import EMPTY
@@ -33,7 +34,6 @@ from modelplane_dagster.observed import (
     Record,
 )
 from modelplane_dagster.placement.workloads import DEPLOYMENT_LABEL, DIGEST_ANNOTATION, NAMESPACE_LABEL
-from modelplane_dagster.drivers import POOL_LABEL
 from resources.releases import ReleaseRecord, read_releases
 
 if TYPE_CHECKING:
@@ -241,10 +241,7 @@ def observe_cluster(
         )
     reached = attempt(client)
     plane: Maybe[ObservedControlPlane | None]
-    if seen is None:
-        plane = _existing_plane(reached)
-    else:
-        plane = Known(control_plane(seen.value))
+    plane = _existing_plane(reached) if seen is None else Known(control_plane(seen.value))
     pools_part: Maybe[Mapping[str, ObservedPool]] = Known(observed_pools(seen.value) if seen and seen.value else {})
     if isinstance(reached, Unknown):
         return ObservedCluster(

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.accounts import Account
 from modelplane_dagster.cluster_plan import ClusterPlan, Planner
-from modelplane_dagster.components.types import Component
+from modelplane_dagster.components.join import Kept
+from modelplane_dagster.components.types import Component, CustomResource
 from modelplane_dagster.errors import NotReadyError, UnreadableError
+from modelplane_dagster.findings import has_errors, ordered
 from modelplane_dagster.gate import (
     Admission,
     GateResult,
@@ -23,15 +25,25 @@ from modelplane_dagster.gate import (
     drivers_from_labels,
     judge_running,
 )
-from modelplane_dagster.findings import has_errors, ordered
 from modelplane_dagster.known import Known, Unknown
-from modelplane_dagster.observed import ObservedCluster, ObservedPool, Record
+from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool, Record
+from modelplane_dagster.plan import FleetPlan, plan_fleet
+from modelplane_dagster.summary import ClusterSummary, summarise
 from resources import lease as leases
 from resources.clouds.seam import CloudCluster, ClusterRef
 from resources.helm import Helm
 from resources.kubernetes import ClusterClient
-from resources.observe import attempt, observe_cluster, observed_pools
+from resources.observe import (
+    attempt,
+    components_seen,
+    kept_from,
+    live_cpu_mode,
+    observe_cluster,
+    observed_pools,
+    read_objects,
+)
 from resources.records import Records
+from resources.releases import read_releases
 from resources.world import World, open_world
 
 if TYPE_CHECKING:
@@ -44,6 +56,15 @@ log = logging.getLogger("modelplane")
 THREADS = 8
 # How long a second writer waits for the first, where it has the time at all.
 LEASE_WAIT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is installed on a cluster; `cpu_mode` is None where the CPU driver isn't."""
+
+    components: Mapping[str, ObservedComponent]
+    kept: Mapping[str, Kept]
+    cpu_mode: CpuMode | None
 
 
 class Session:
@@ -61,6 +82,7 @@ class Session:
         self._clouds: dict[tuple[str, str], Cloud] = {}
         self._leases: dict[str, leases.ClusterLease] = {}
         self._modes: dict[str, CpuMode] = {}
+        self._recent: dict[str, tuple[float, ObservedCluster]] = {}
         self._lock = threading.RLock()
 
     # What is asked for
@@ -112,6 +134,30 @@ class Session:
             return observed.pools.value
         seen = self.cloud_cluster(plan.name)
         return observed_pools(seen) if seen is not None else {}
+
+    def standing(self, name: str) -> Standing:
+        """What is installed now. Raises UnreadableError where it can't be read: unknown isn't "nothing"."""
+        client = self.client(name)
+        lists = self.planner.components(self.ref(name).source)
+        releases = read_releases(client)
+        objects = read_objects(client, self._kinds(name, lists))
+        return Standing(
+            components_seen(lists, releases, objects), kept_from(lists, releases), live_cpu_mode(lists, releases)
+        )
+
+    def plan_standing(self, name: str) -> ClusterPlan:
+        """The plan with the CPU mode of the live release, else the probed one, and the pools that live values hold."""
+        standing = self.standing(name)
+        mode = standing.cpu_mode or self._modes.get(name)
+        return self.planner.plan(name, cpu_mode=mode, keep=standing.kept)
+
+    def api_waits(self, name: str) -> str:
+        """Empty once the cluster's API answers; else what it waits for."""
+        try:
+            self.client(name).server_version()
+        except (NotReadyError, UnreadableError) as error:
+            return error.message
+        return ""
 
     # How it is reached
 
@@ -205,6 +251,7 @@ class Session:
             if held.client is None:
                 self._extend(name, held)
         held.check()
+        self._recent.pop(name, None)
 
     def _extend(self, name: str, held: leases.ClusterLease) -> None:
         """The cluster's own Lease, as soon as its API answers; before that the file alone holds."""
@@ -288,6 +335,33 @@ class Session:
         with ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="observe") as pool:
             return dict(zip(chosen, pool.map(self.observe, chosen), strict=True))
 
+    def recent(self, name: str, *, age: float = 1.0) -> ObservedCluster:
+        """An observation at most `age` seconds old: steps of one run that only read share it."""
+        with self._lock:
+            kept_at = self._recent.get(name)
+        if kept_at is not None and time.monotonic() - kept_at[0] <= age:
+            return kept_at[1]
+        seen = self.observe(name)
+        with self._lock:
+            self._recent[name] = (time.monotonic(), seen)
+        return seen
+
+    def summary(self, name: str, observed: ObservedCluster | None = None) -> ClusterSummary:
+        """Does the cluster stand as planned. Raises KeyError for a name that no manifest gives."""
+        seen = observed or self.recent(name)
+        try:
+            plan = self.judged(name, seen)
+        except UnreadableError as error:
+            return ClusterSummary(name=name, state="unknown", why=error.message)
+        return summarise(plan, seen, grace=self.settings.grace)
+
+    def fleet_plan(self) -> FleetPlan:
+        """The whole fleet's plan against recent observations."""
+        names = self.known_names()
+        with ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="observe") as pool:
+            observed = dict(zip(names, pool.map(self.recent, names), strict=True))
+        return plan_fleet(self.fleet, overlay=self.settings.overlay(), observed=observed)
+
     # Waiting and the end
 
     def left(self) -> float:
@@ -316,7 +390,7 @@ class Session:
         self._clients.clear()
 
 
-def _own_kinds(component: Component) -> tuple[object, ...]:
+def _own_kinds(component: Component) -> tuple[CustomResource, ...]:
     return tuple(w.resource for w in component.workloads if w.resource is not None and w.resource.values_root is None)
 
 

@@ -77,5 +77,6 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
         secrets=Path(env["MODELPLANE_SECRETS"]) if env.get("MODELPLANE_SECRETS") else None,
         webserver=env.get("MODELPLANE_WEBSERVER", ""),
         reconcile=env.get("MODELPLANE_RECONCILE") == "1",
-        grace=float(env.get("MODELPLANE_GRACE", "120")),
+        # A node of the lab is whole in a second or two; a real one takes minutes to pull its daemons' images.
+        grace=float(env.get("MODELPLANE_GRACE", "120" if target == "live" else "2")),
     )

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 class World(Protocol):
     """What a session reaches things through."""
 
-    chart_mirror: str
+    @property
+    def chart_mirror(self) -> str:
+        """A folder or URL prefix of chart archives; empty for the charts' own repositories."""
+        ...
 
     def cloud(self, source: str, account: Account) -> Cloud:
         """The cloud of a source, with the account's credentials."""
@@ -46,7 +49,11 @@ class LiveWorld:
     chart_mirror: str = ""
 
     def cloud(self, source: str, account: Account) -> Cloud:
-        return make_cloud(source, account=account, secrets=self.secrets)
+        secret = account.config.secret if account.config else None
+        found = None
+        if secret is not None:
+            found = {secret.key: self.secrets.read(secret.namespace, secret.name, secret.key).decode("utf-8")}
+        return make_cloud(source, account=account.name if account.config else None, secrets=found)
 
     def kubeconfig(self, cluster: str, secret: tuple[str, str]) -> Mapping[str, Any]:
         name, key = secret

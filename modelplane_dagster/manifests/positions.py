@@ -116,7 +116,7 @@ class _Reader:
             value = self._node(self._read())
             if not isinstance(event, ScalarEvent):
                 continue
-            plain = event.implicit[0]
+            plain = event.implicit[0] and event.tag is None
             if plain and event.value == "<<":
                 merged.append(value)
                 continue

@@ -13,11 +13,17 @@ from pydantic_core import ErrorDetails
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.manifests.fields import REFUSED, Path, Violation
 from modelplane_dagster.manifests.reader import Value
-from modelplane_dagster.manifests.source import Document
+from modelplane_dagster.manifests.source import Origin
 from modelplane_dagster.manifests.words import shown
 
 MAX_FINDINGS = 200
 """Of one object. The last one says how many more there are."""
+
+MAX_ERRORS = 5_000
+"""Beyond this many, an object's errors aren't listed at all: a list of a million wrong entries would fill the memory."""
+
+_MAX_WORD = 100
+_MAX_NAME = 300
 
 Annotation = Any
 """A type annotation; there is no narrower type for one."""
@@ -43,6 +49,8 @@ def path_text(path: Path) -> str:
     for part in path:
         if isinstance(part, int):
             text += f"[{part}]"
+        elif len(part) > _MAX_WORD:
+            text += f'["{part[:_MAX_WORD]}..."]'
         elif part.replace("-", "").replace("_", "").isalnum():
             text += f".{part}" if text else part
         else:
@@ -52,15 +60,20 @@ def path_text(path: Path) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that `word` most likely stands for; None where none is close."""
+    if len(word) > _MAX_WORD:
+        return None
     plain = {name.lower(): name for name in known}
     close = difflib.get_close_matches(word.lower().replace("_", "").replace("-", ""), plain, n=1, cutoff=0.6)
     return plain[close[0]] if close else None
 
 
 def problems(
-    error: ValidationError, *, model: type[BaseModel], document: Document, base: Path, subjects: Subjects
+    error: ValidationError, *, model: type[BaseModel], origin: Origin, subjects: Subjects
 ) -> tuple[Finding, ...]:
-    """Every reason for which the object at `base` of the document was refused, in the manifest's order."""
+    """Every reason for which the object was refused, in the manifest's order."""
+    if error.error_count() > MAX_ERRORS:
+        message = f"the object has {error.error_count()} errors, too many to list"
+        return (finding("InvalidValue", subjects.object, message, place=origin.place()),)
     found = [pair for detail in error.errors(include_url=False) for pair in _violations(detail, model)]
     more = len(found) - MAX_FINDINGS
     if more > 0:
@@ -73,7 +86,7 @@ def problems(
             subjects.of(path),
             f"{path_text(path)}: {violation.message}",
             fix=violation.fix or None,
-            place=document.place((*base, *path)),
+            place=origin.place(path),
         )
         for path, violation in found
     )
@@ -94,11 +107,15 @@ class Subjects:
                     pool = self._data["spec"]["nodePools"][index]["name"]
                 except (KeyError, IndexError, TypeError):
                     return self.object
-                return f"pool/{self._cluster}/{pool}" if isinstance(pool, str) and pool else self.object
+                if isinstance(pool, str) and 0 < len(pool) <= _MAX_NAME:
+                    return f"pool/{self._cluster}/{pool}"
         return self.object
 
 
 def subject(kind: str, name: str, namespace: str = "") -> str:
+    """Whom a finding about an object is about. A name beyond all limits is cut."""
+    if len(name) > _MAX_NAME or len(namespace) > _MAX_NAME:
+        name, namespace = name[:_MAX_NAME], namespace[:_MAX_NAME]
     match kind:
         case "InferenceCluster":
             return f"cluster/{name}"
@@ -123,6 +140,8 @@ def _violations(detail: ErrorDetails, model: type[BaseModel]) -> Iterator[tuple[
         yield path, _wrong_type(path, _EXPECTED[kind], seen)
     elif kind == "literal_error":
         yield path, _not_among(model, path, seen)
+    elif kind == "too_short" and len(seen) >= context["min_length"]:
+        return  # pydantic counts the valid entries alone; the invalid ones have findings of their own
     else:
         code = "InvalidName" if path and path[-1] in _NAMES and kind.startswith("string_too") else "InvalidValue"
         yield path, Violation(code, _bound(path, kind, context) or detail["msg"])

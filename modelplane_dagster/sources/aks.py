@@ -24,6 +24,7 @@ from modelplane_dagster.sources.record import (
     common_checks,
     nvidia,
     seed,
+    system_tags,
     tags,
 )
 
@@ -80,7 +81,7 @@ def control_plane_request(view: ClusterView) -> Request:
                     "minCount": SYSTEM.minimum,
                     "maxCount": SYSTEM.maximum,
                     "nodeLabels": {POOL_LABEL: SYSTEM_POOL},
-                    "tags": tags(view),
+                    "tags": system_tags(view),
                 }
             ],
         },
@@ -98,7 +99,7 @@ def pool_request(view: ClusterView, pool: PoolView) -> Request:
         "enableAutoScaling": pool.autoscaled,
         "nodeLabels": dict(pool.labels),
         "nodeTaints": [str(t) for t in pool.taints],
-        "tags": tags(view),
+        "tags": tags(view, pool),
     }
     if pool.autoscaled:
         properties |= {"minCount": low, "maxCount": high}
@@ -117,12 +118,16 @@ def resource_group(cluster: str) -> str:
     return f"modelplane-{cluster}"
 
 
+def short_name(name: str) -> str:
+    """A pool's name where Azure takes it, else its first letters and digits and six of its digest."""
+    if re.fullmatch(RECORD.pool_name_pattern, name):
+        return name
+    plain = re.sub(r"[^a-z0-9]", "", name.lower()).lstrip("0123456789") or "p"
+    return plain[:6] + hashlib.sha256(name.encode()).hexdigest()[:6]
+
+
 def pool_name(pool: PoolView) -> str:
-    """The pool's name where Azure takes it, else its first letters and digits and six of its digest."""
-    if re.fullmatch(RECORD.pool_name_pattern, pool.name):
-        return pool.name
-    plain = re.sub(r"[^a-z0-9]", "", pool.name.lower()).lstrip("0123456789") or "p"
-    return plain[:6] + hashlib.sha256(pool.name.encode()).hexdigest()[:6]
+    return short_name(pool.name)
 
 
 def check_pool(view: ClusterView, pool: PoolView) -> tuple[Finding, ...]:

@@ -26,6 +26,7 @@ from modelplane_dagster.sources.record import (
     own_name,
     seed,
     subject,
+    system_tags,
     tags,
 )
 
@@ -75,7 +76,7 @@ def control_plane_request(view: ClusterView) -> Request:
             "scalingConfig": {"minSize": SYSTEM.minimum, "maxSize": SYSTEM.maximum, "desiredSize": SYSTEM.minimum},
             "labels": {POOL_LABEL: SYSTEM_POOL},
             "taints": [],
-            "tags": tags(view),
+            "tags": system_tags(view),
         },
     }
 
@@ -91,7 +92,7 @@ def pool_request(view: ClusterView, pool: PoolView) -> Request:
         "scalingConfig": {"minSize": low, "maxSize": max(1, high), "desiredSize": seed(pool)},
         "labels": dict(pool.labels),
         "taints": [_taint(t) for t in pool.taints],
-        "tags": tags(view),
+        "tags": tags(view, pool),
     }
     machine, disk = pool.machine.get("instanceType", ""), pool.machine.get("diskSizeGb", DEFAULT_DISK_GB)
     if pool.zones:

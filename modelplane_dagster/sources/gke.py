@@ -27,6 +27,7 @@ from modelplane_dagster.sources.record import (
     own_name,
     seed,
     subject,
+    system_tags,
     tags,
 )
 
@@ -68,14 +69,15 @@ def control_plane_request(view: ClusterView) -> Request:
         "nodePools": [
             {
                 "name": SYSTEM_POOL,
-                "initialNodeCount": 1,
-                "autoscaling": _autoscaling(SYSTEM.minimum, SYSTEM.maximum),
+                # For each zone, as its bounds are: the cluster's zones aren't known yet, and each gets one node.
+                "initialNodeCount": SYSTEM.minimum,
+                "autoscaling": {"enabled": True, "minNodeCount": SYSTEM.minimum, "maxNodeCount": SYSTEM.maximum},
                 "config": {
                     "machineType": SYSTEM.machine,
                     "diskSizeGb": DEFAULT_DISK_GB,
                     "oauthScopes": [SCOPE],
                     "labels": {POOL_LABEL: SYSTEM_POOL},
-                    "resourceLabels": tags(view),
+                    "resourceLabels": system_tags(view),
                 },
             }
         ],
@@ -90,7 +92,7 @@ def pool_request(view: ClusterView, pool: PoolView) -> Request:
         "oauthScopes": [SCOPE],
         "labels": dict(pool.labels),
         "taints": [_taint(t) for t in pool.taints],
-        "resourceLabels": tags(view),
+        "resourceLabels": tags(view, pool),
     }
     if nvidia(pool):
         config["labels"][DRA_LABEL] = "true"

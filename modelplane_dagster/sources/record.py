@@ -18,6 +18,8 @@ OWNER = "modelplane-dagster"
 OWNER_TAG = "modelplane-owner"
 """The key of the ownership mark. Lower case and dashes alone: GKE's resource labels and Azure's tags refuse `/` and `.`."""
 CLUSTER_TAG = "modelplane-cluster"
+POOL_TAG = "modelplane-pool"
+"""The key of a pool's true name, where the cloud's name for it is another or its label was taken away."""
 SYSTEM_POOL = "system"
 """The untainted pool that every provisioned cluster gets and no manifest names."""
 
@@ -94,9 +96,14 @@ def own_name(pool: PoolView) -> str:
     return pool.name
 
 
-def tags(view: ClusterView) -> dict[str, str]:
-    """The ownership marks of everything that we make for a cluster."""
-    return {OWNER_TAG: OWNER, CLUSTER_TAG: view.name}
+def tags(view: ClusterView, pool: PoolView | None = None) -> dict[str, str]:
+    """The ownership marks of what we make: of the control plane, or of a pool. The system pool's say `system`."""
+    marks = {OWNER_TAG: OWNER, CLUSTER_TAG: view.name}
+    return marks if pool is None else {**marks, POOL_TAG: pool.name}
+
+
+def system_tags(view: ClusterView) -> dict[str, str]:
+    return {**tags(view), POOL_TAG: SYSTEM_POOL}
 
 
 def bounds(pool: PoolView) -> tuple[int, int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modelplane_dagster.audit.existing import existing_findings
-from modelplane_dagster.errors import ConfigError, NotReadyError, UnreadableError
+from modelplane_dagster.audit.existing import audit_existing
+
+from modelplane_dagster.errors import ConfigError, UnreadableError
 from modelplane_dagster.known import Unknown
 from modelplane_dagster.sources import SOURCES
 from resources.steps.result import StepResult, pending, recorded
@@ -40,7 +41,7 @@ def _provisioned(session: Session, plan: ClusterPlan, admission: Admission) -> S
         if progress.state == "pending":
             return pending(subject, progress.waits_for or "the control plane is being made", changed=changed)
         seen = session.cloud_cluster(plan.name)
-    why = _api_waits(session, plan.name)
+    why = session.api_waits(plan.name)
     if why:
         return pending(subject, why, changed=changed)
     version = seen.version if seen else ""
@@ -51,15 +52,6 @@ def _provisioned(session: Session, plan: ClusterPlan, admission: Admission) -> S
         changed=changed,
         notes={"kubernetesVersion": version, "account": plan.account.name, "location": view.location or None},
     )
-
-
-def _api_waits(session: Session, name: str) -> str:
-    """Empty once the cluster's API answers."""
-    try:
-        session.client(name).server_version()
-    except (NotReadyError, UnreadableError) as error:
-        return error.message
-    return ""
 
 
 def _existing(session: Session, plan: ClusterPlan) -> StepResult:
@@ -74,7 +66,7 @@ def _existing(session: Session, plan: ClusterPlan) -> StepResult:
     observed = session.observe(plan.name)
     if observed.live is None or isinstance(observed.live.nodes, Unknown):
         raise UnreadableError("; ".join(observed.unread()) or f"The nodes of {plan.name} can't be read.")
-    findings = existing_findings(plan.view, observed.live, plan.installed)
+    findings = audit_existing(plan.view, plan.installed, observed.live, grace=session.settings.grace)
     return StepResult(
         subject,
         "ready",

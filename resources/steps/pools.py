@@ -9,10 +9,9 @@ from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.errors import UnreadableError
 from modelplane_dagster.findings import Finding, finding
-from modelplane_dagster.known import Unknown
 from modelplane_dagster.sources import SOURCES
 from resources.observe import observed_pools
-from resources.steps.result import StepResult, pending, recorded, upstream
+from resources.steps.result import Row, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
     from modelplane_dagster.cluster_plan import ClusterPlan
@@ -86,7 +85,7 @@ def _nodes(
     if _repair(session, plan, pool, nodes, admission):
         changed = True
         nodes = [_facts(raw) for raw in client.list("v1", "Node", labels=f"{POOL_LABEL}={pool.name}")]
-    tables = {"Nodes": _rows(nodes), "Labels": _pairs(pool)}
+    tables: dict[str, tuple[Row, ...]] = {"Nodes": _rows(nodes), "Labels": _pairs(pool)}
     findings = _drift(pool, seen, subject)
     notes = {"class": pool.class_name, "role": pool.role.value, "state": seen.state, "nodes": len(nodes)}
     wanted = seen.count
@@ -133,7 +132,7 @@ def _existing(session: Session, plan: ClusterPlan, pool: PoolView) -> StepResult
     subject = f"pool/{plan.name}/{pool.name}"
     raw = session.client(plan.name).list("v1", "Node", labels=f"{POOL_LABEL}={pool.name}")
     nodes = [_facts(r) for r in raw]
-    tables = {"Nodes": _rows(nodes), "Labels": _pairs(pool)}
+    tables: dict[str, tuple[Row, ...]] = {"Nodes": _rows(nodes), "Labels": _pairs(pool)}
     notes = {"class": pool.class_name, "role": pool.role.value, "nodes": len(nodes)}
     ready = sum(n.ready for n in nodes)
     if ready < pool.count:
@@ -155,7 +154,7 @@ def _drift(pool: PoolView, seen: ObservedPool, subject: str) -> tuple[Finding, .
     )
 
 
-def _rows(nodes: list[NodeFacts]) -> tuple[dict[str, str | bool], ...]:
+def _rows(nodes: list[NodeFacts]) -> tuple[Row, ...]:
     return tuple(
         {
             "node": n.name,
@@ -167,6 +166,6 @@ def _rows(nodes: list[NodeFacts]) -> tuple[dict[str, str | bool], ...]:
     )
 
 
-def _pairs(pool: PoolView) -> tuple[dict[str, str], ...]:
-    labels = [{"kind": "label", "expected": f"{k}={v}"} for k, v in sorted(pool.labels.items())]
-    return tuple([*labels, *({"kind": "taint", "expected": str(t)} for t in pool.taints)])
+def _pairs(pool: PoolView) -> tuple[Row, ...]:
+    labels: list[Row] = [{"kind": "label", "expected": f"{k}={v}"} for k, v in sorted(pool.labels.items())]
+    return (*labels, *({"kind": "taint", "expected": str(t)} for t in pool.taints))

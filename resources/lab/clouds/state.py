@@ -181,6 +181,8 @@ class CloudState:
         self.dress = dress
         self.counts: Counter[tuple[Kind, str]] = Counter()
         self.lock = threading.RLock()
+        # What only one cloud has (launch templates, operations, networks), by kind and name; `save` after a change.
+        self.extra: dict[str, dict[str, Any]] = {}
         self._path = folder / f"{source.lower()}.json"
         self._clusters: dict[str, SimCluster] = {}
         self._faults: dict[tuple[str, Fault], int | None] = {}
@@ -355,7 +357,8 @@ class CloudState:
     def _advance(self) -> None:
         with self.lock:
             now = self.clock()
-            if any([self._settle_cluster(c, now) for c in list(self._clusters.values())]):
+            changed = [self._settle_cluster(c, now) for c in list(self._clusters.values())]
+            if any(changed):
                 self.save()
 
     def _settle_cluster(self, cluster: SimCluster, now: float) -> bool:
@@ -420,6 +423,7 @@ class CloudState:
         with self.lock:
             data = {
                 "serial": self._serial,
+                "extra": self.extra,
                 "clusters": [asdict(c) for c in self._clusters.values()],
                 "faults": [[subject, kind.value, left] for (subject, kind), left in self._faults.items()],
             }
@@ -432,7 +436,7 @@ class CloudState:
         if not self._path.exists():
             return
         data = json.loads(self._path.read_text())
-        self._serial = data["serial"]
+        self._serial, self.extra = data["serial"], data["extra"]
         for raw in data["clusters"]:
             raw["pools"] = {name: SimPool(**pool) for name, pool in raw["pools"].items()}
             self._clusters[raw["name"]] = SimCluster(**raw)

@@ -75,13 +75,17 @@ class Wire:
     def route(self, method: str, pattern: str, kind: Kind, meaning: str, handler: Callable[[Call], Reply]) -> None:
         self._routes.append(Route(method, re.compile(pattern), kind, meaning, handler))
 
+    def classify(self, route: Route, call: Call) -> tuple[Kind, str]:
+        """How a call counts; for protocols whose paths don't tell, a subclass looks into the call."""
+        return route.kind, f"{call.method} {route.meaning}"
+
     def answer(self, call: Call) -> Reply:
         """Counts the call and runs it; a throttled one counts as asked and does nothing."""
         for route in self._routes:
             match = route.pattern.fullmatch(call.path) if route.method == call.method else None
             if match is None:
                 continue
-            self.state.count(route.kind, f"{call.method} {route.meaning}")
+            self.state.count(*self.classify(route, call))
             if self.state.take_fault(f"cloud/{self.state.source}", Fault.THROTTLING):
                 return self._throttled()
             self.state.settle()
