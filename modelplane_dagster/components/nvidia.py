@@ -73,14 +73,16 @@ def _driver_values(root: str) -> Callable[[ClusterView], Values]:
     return values
 
 
+_CONTROLLER_TOLERATIONS = [
+    tolerate(CONTROL_PLANE["key"]),
+    tolerate(MASTER["key"]),
+    {"key": "CriticalAddonsOnly", "operator": "Exists"},
+]
+
+
 def _driver_workloads() -> tuple[DeclaredWorkload, ...]:
     name = "dra-driver-nvidia-gpu"
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": f"mp-{name}"}
-    controller = [
-        tolerate(CONTROL_PLANE["key"]),
-        tolerate(MASTER["key"]),
-        {"key": "CriticalAddonsOnly", "operator": "Exists"},
-    ]
     return (
         DeclaredWorkload(
             kind="DaemonSet",
@@ -98,7 +100,7 @@ def _driver_workloads() -> tuple[DeclaredWorkload, ...]:
             name=f"{name}-controller",
             node_selector=Knob("controller.nodeSelector", {}),
             affinity=Knob("controller.affinity", {}),
-            tolerations=Knob("controller.tolerations", controller),
+            tolerations=Knob("controller.tolerations", _CONTROLLER_TOLERATIONS),
             priority_class=CRITICAL,
             pod_labels={**labels, f"{name}-component": "controller"},
             enabled="resources.computeDomains.enabled",
