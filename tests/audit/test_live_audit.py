@@ -353,9 +353,33 @@ def test_an_orphans_workloads_are_orphans_not_strays():
         (
             "Orphan",
             "component/c/nvidia-dra-driver-gpu",
-            "Prune it with: modelplane-dagster prune component/c/nvidia-dra-driver-gpu",
+            "modelplane-dagster prune component/c/nvidia-dra-driver-gpu",
         )
     ]
+
+
+def test_findings_are_told_of_the_pools_that_they_speak_of():
+    wrong = changed(WORKLOADS, "mp-dra-driver-cpu", **{**CPU_TEMPLATE, "tolerations": exists("modelplane.ai/cpu")})
+    nodes = (*NODES, node("nv-3", NV, labels={PCI: None}))
+    audit = audit_live(CLUSTER, stack(CLUSTER), live(nodes, wrong))
+    assert {p: [f.code for f in audit.of_pool(p)] for p in ("nv", "nvcpu", "cpu", "system")} == {
+        "nv": ["StackMissesPool"],
+        "nvcpu": ["PlanDisagrees"],
+        "cpu": [],
+        "system": [],
+    }
+
+
+def test_a_release_that_isn_t_upgraded_yet_is_no_disagreement():
+    old = changed(WORKLOADS, "mp-dra-driver-cpu", **{**CPU_TEMPLATE, "tolerations": exists("modelplane.ai/cpu")})
+    audit = audit_live(CLUSTER, stack(CLUSTER), live(NODES, old), lagging=frozenset({"dra-driver-cpu"}))
+    assert told(audit.findings) == [("StackMissesPool", "pool/c/nvcpu")]
+
+
+def test_an_operators_leftover_asks_for_no_prune_of_the_operator():
+    extra = foreign("default-dra-driver", namespace="kube-amd-gpu", owners=(Owner("DeviceConfig", "default", "u"),))
+    (found,) = audit_live(CLUSTER, stack(CLUSTER), live(NODES, [*WORKLOADS, extra])).findings
+    assert (found.code, found.fix) == ("Orphan", "Delete DeviceConfig default, if none needs it.")
 
 
 def test_a_pool_that_the_values_still_name_is_no_stray():
