@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from modelplane_dagster.cluster import ClusterView
@@ -56,6 +56,21 @@ def _workload_paths(workload: DeclaredWorkload) -> dict[str, str]:
     return paths
 
 
+def component_findings(joined: JoinedComponent, subject: str) -> tuple[Finding, ...]:
+    """All that is wrong with one installed component. Where a value has the wrong type, only what needs no placement is
+    looked at: nobody can say where such a pod would run."""
+    values = tuple(values_findings(joined, subject))
+    keyless = tuple(_keyless_findings(joined, subject))
+    if any(f.code == "WrongValuesType" for f in values):
+        return (*values, *keyless)
+    return (
+        *values,
+        *keyless,
+        *(() if keyless else _default_findings(joined, subject)),
+        *limit_findings(joined, subject),
+    )
+
+
 def values_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding]:
     """A finding for each value that the chart, or the operator of a custom resource of ours, doesn't read."""
     yield from _walk(joined.values, "", known_paths(joined.component), subject)
@@ -98,17 +113,16 @@ def _type(value: Json) -> str:
     return next((name for name, shapes in _SHAPES.items() if isinstance(value, shapes)), type(value).__name__)
 
 
-def toleration_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding]:
-    """Tolerations without a key: in the values, in our own objects, and in a chart's default that the values leave."""
-    seen: set[str] = set()
+def _keyless_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding]:
+    """Tolerations without a key in the values and in our own objects."""
     for root, prefix in [(joined.values, ""), *((m, f"{m['kind']} ") for m in joined.manifests)]:
         for path in _keyless(root, prefix):
-            seen.add(path)
-            yield finding(
-                "KeylessToleration", subject, f"{path} holds a toleration without a key, which tolerates every taint."
-            )
-    if seen:
-        return
+            message = f"{path} holds a toleration without a key, which tolerates every taint."
+            yield finding("KeylessToleration", subject, message)
+
+
+def _default_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding]:
+    """Tolerations without a key in a chart's default that the values leave."""
     for item in placed(joined):
         if any(not t.key for t in item.placement.tolerations):
             where = item.workload.tolerations.path
@@ -153,6 +167,17 @@ def _placed_limits(subject: str, item: Placed) -> Iterator[Finding]:
         for requirement in term.expressions:
             for value in requirement.values:
                 yield from _labels(subject, f"affinity of {item.name}", {requirement.key: value})
+
+
+def publisher_findings(subject: str, components: Iterable[Component]) -> Iterator[Finding]:
+    """Two components that publish one driver: two ledgers would hand out one device."""
+    by_driver: dict[str, list[str]] = {}
+    for component in components:
+        for driver in component.published:
+            by_driver.setdefault(driver, []).append(component.key)
+    for driver, keys in sorted(by_driver.items()):
+        if len(keys) > 1:
+            yield finding("PublishedTwice", subject, f"{driver} is published by {' and by '.join(sorted(keys))}.")
 
 
 def pool_findings(view: ClusterView) -> Iterator[Finding]:

@@ -9,7 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from modelplane_dagster.cluster import ClusterView
-from modelplane_dagster.components.checks import limit_findings, pool_findings, toleration_findings, values_findings
+from modelplane_dagster.components.checks import (
+    component_findings,
+    pool_findings,
+    publisher_findings,
+)
 from modelplane_dagster.components.namespaces import prepares
 from modelplane_dagster.components.types import Component, JoinedComponent
 from modelplane_dagster.findings import Finding, finding, has_errors, ordered
@@ -51,6 +55,8 @@ def join(view: ClusterView, components: tuple[Component, ...], *, keep: Mapping[
     findings += _duplicates(view, components)
     unique = tuple({c.key: c for c in components}.values())
     verdicts = {c.key: _verdict(view, c) for c in unique}
+    findings += publisher_findings(f"cluster/{view.name}", unique)
+    findings += _lost(view, unique, verdicts)
     findings += _dependency_findings(view, unique, verdicts)
     joined: list[JoinedComponent] = []
     for component in _in_order(unique):
@@ -60,9 +66,7 @@ def join(view: ClusterView, components: tuple[Component, ...], *, keep: Mapping[
         if made is not None:
             joined[-1] = replace(made, reason=reason)
             subject = f"component/{view.name}/{component.key}"
-            findings += values_findings(made, subject)
-            findings += toleration_findings(made, subject)
-            findings += limit_findings(made, subject)
+            findings += component_findings(made, subject)
     return Join(tuple(joined), ordered(findings))
 
 
@@ -125,6 +129,20 @@ def _duplicates(view: ClusterView, components: tuple[Component, ...]) -> Iterato
             message = f"{component.key} and {seen[release]} share the release {release}."
             yield finding("DuplicateComponent", subject, message)
         seen[release] = component.key
+
+
+def _lost(
+    view: ClusterView, components: tuple[Component, ...], verdicts: Mapping[str, tuple[bool, str]]
+) -> Iterator[Finding]:
+    """A claimed driver whose publisher its own tags leave out: it counts as supported, and nothing would serve it."""
+    for driver in sorted(view.ours(view.claimed)):
+        publishers = [c for c in components if driver in c.published]
+        if publishers and not any(verdicts[c.key][0] for c in publishers):
+            key = publishers[0].key
+            message = (
+                f"{key} publishes {driver}, which {view.name} claims, and isn't tagged with it, so it is left out."
+            )
+            yield finding("PublisherDropped", f"component/{view.name}/{key}", message)
 
 
 def _dependency_findings(
