@@ -22,11 +22,13 @@ def leftovers(
     for item in whose.undeclared:
         if item.live.kind == "DaemonSet" and item.live.uid not in renamed:
             reached = _reached(item.live, groups)
+            off = any(w.kind == "DaemonSet" and w.name == item.live.name for w in item.component.workloads)
             found = finding(
                 "UndeclaredWorkload",
                 f"component/{view.name}/{item.component.key}",
-                f"{item.component.key} runs DaemonSet {item.live.name} in {item.live.namespace}, which no declaration "
-                f"names; its template reaches {listed(sorted(reached))}.",
+                f"{item.component.key} runs DaemonSet {item.live.name} in {item.live.namespace}, which "
+                f"{'the plan turns off' if off else 'no declaration names'}; its template reaches "
+                f"{listed(sorted(reached))}.",
             )
             yield Told(found, reached)
     by_key: dict[tuple[str, str, str], list[Orphaned]] = defaultdict(list)

@@ -376,6 +376,27 @@ def test_a_release_that_isn_t_upgraded_yet_is_no_disagreement():
     assert told(audit.findings) == [("StackMissesPool", "pool/c/nvcpu")]
 
 
+def test_a_daemon_that_the_plan_turns_off_is_undeclared():
+    agent = replace(
+        NV_DRIVER, workloads=(*NV_DRIVER.workloads, daemon("agent", enabled="agent.on", enabled_default=False))
+    )
+    cluster = view(NV)
+    parts = stack(cluster, NFD, agent)
+    left = foreign(
+        "agent",
+        template(nodeSelector={"modelplane.ai/pool": "nv"}, tolerations=exists("nvidia.com/gpu")),
+        namespace="nvidia-dra-driver",
+        annotations={"meta.helm.sh/release-name": "mp-dra-driver-nvidia-gpu"},
+    )
+    (found,) = audit_live(
+        cluster, parts, live((node("nv-1", NV), node("sys-1")), [*workloads_of(parts), left])
+    ).findings
+    assert (found.code, found.message) == (
+        "UndeclaredWorkload",
+        "nvidia-dra-driver-gpu runs DaemonSet agent in nvidia-dra-driver, which the plan turns off; its template reaches nv.",
+    )
+
+
 def test_an_operators_leftover_asks_for_no_prune_of_the_operator():
     extra = foreign("default-dra-driver", namespace="kube-amd-gpu", owners=(Owner("DeviceConfig", "default", "u"),))
     (found,) = audit_live(CLUSTER, stack(CLUSTER), live(NODES, [*WORKLOADS, extra])).findings
