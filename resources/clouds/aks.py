@@ -142,6 +142,8 @@ class AksCloud:
         return self.ensure_pool(ref, system.pop("name"), {"properties": system})
 
     def ensure_pool(self, ref: ClusterRef, name: str, request: Mapping[str, Any]) -> Progress:
+        # The caller may know the pool by its short name; people know it by the true one.
+        name = request["properties"]["tags"].get(POOL_TAG, name)
         what = f"pool {name} of cluster {ref.name}"
         raw = self._raw_pool(ref, name)
         if raw is None:
@@ -150,12 +152,10 @@ class AksCloud:
                 f"create {what}", lambda kw: self._begin_put(ref, name, dict(request), **kw), (ref.name, name)
             )
             made = self._raw_pool(ref, name)
-            drift.demand_ours(
-                what.capitalize(), ours=made is None or drift.is_ours(made["properties"].get("tags"), ref)
-            )
+            drift.demand_ours(what, ours=made is None or drift.is_ours(made["properties"].get("tags"), ref))
             return Progress("pending", f"{what} to be created", changed=True)
         properties = raw["properties"]
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(properties.get("tags"), ref))
+        drift.demand_ours(what, ours=drift.is_ours(properties.get("tags"), ref))
         state = properties.get("provisioningState", "")
         failed = _POOL_STATES.get(state) == "degraded"
         if state != "Succeeded" and not failed:
@@ -174,7 +174,7 @@ class AksCloud:
         if raw is None:
             return Progress("ready")
         what = f"pool {name} of cluster {ref.name}"
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(raw["properties"].get("tags"), ref))
+        drift.demand_ours(what, ours=drift.is_ours(raw["properties"].get("tags"), ref))
         if raw["properties"].get("provisioningState") == "Deleting":
             return Progress("pending", f"{what} to go")
         with self._api.asking(f"delete {what}"):

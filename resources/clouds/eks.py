@@ -139,9 +139,9 @@ class EksCloud:
             body = self._api.completed(ref, request)
             self._api.create(f"create {what}", lambda: self._api.eks(ref).create_nodegroup(**body))
             made = self._group(ref, name)
-            drift.demand_ours(what.capitalize(), ours=made is None or drift.is_ours(made.get("tags"), ref))
+            drift.demand_ours(what, ours=made is None or drift.is_ours(made.get("tags"), ref))
             return Progress("pending", f"{what} to be created", changed=True)
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(group.get("tags"), ref))
+        drift.demand_ours(what, ours=drift.is_ours(group.get("tags"), ref))
         pool = self._pool(ref, group)
         if pool.state == "create-failed":
             if pool.joined == 0:
@@ -184,7 +184,7 @@ class EksCloud:
         if group is None:
             return Progress("ready")
         what = f"pool {name} of cluster {ref.name}"
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(group.get("tags"), ref))
+        drift.demand_ours(what, ours=drift.is_ours(group.get("tags"), ref))
         if group["status"] == "DELETING":
             return Progress("pending", f"{what} to go")
         with self._api.asking(f"delete {what}"):

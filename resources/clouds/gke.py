@@ -2,8 +2,7 @@
 
 Counts on GKE are per zone; everything here that isn't a request speaks of totals. A pool's real size stands in its
 instance groups alone, so observing reads those from Compute Engine (permission compute.instanceGroupManagers.get). A
-pool without zones lies in as many of the cluster's zones as divide its count evenly; where a later count doesn't
-divide, it gets a few nodes more rather than fewer.
+pool without zones lies in as many of the cluster's zones as divide its count evenly; a later count must divide too.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ class GkeCloud:
         if pool is None:
             drift.demand_ours(f"Cluster {ref.name}", ours=drift.is_ours(cluster.resource_labels, ref))
             return self._create_pool(ref, cluster, request)
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(pool.config.resource_labels, ref))
+        drift.demand_ours(what, ours=drift.is_ours(pool.config.resource_labels, ref))
         state = _POOL_STATES.get(pool.status.name, "updating")
         if state == "create-failed":
             if self._pool(ref, pool).joined == 0:
@@ -215,10 +214,15 @@ class GkeCloud:
         if bounds.enabled:
             return None
         total = request["initialNodeCount"] * max(1, len(request.get("locations", ())))
-        each = -(-total // max(1, len(pool.locations)))
-        if each * max(1, len(pool.locations)) == self._pool(ref, pool).count:
+        zones = max(1, len(pool.locations))
+        if total == self._pool(ref, pool).count:
             return None
-        resize = sdk.SetNodePoolSizeRequest(name=path, node_count=each)
+        if total % zones:
+            raise errors.CloudInvalidError(
+                f"Pool {pool.name} of cluster {ref.name} lies in {zones} zones, and GKE counts nodes for each zone, so it"
+                f" can't hold {total} nodes; choose a multiple of {zones}, or make a new pool."
+            )
+        resize = sdk.SetNodePoolSizeRequest(name=path, node_count=total // zones)
         return lambda kw: client.set_node_pool_size(request=resize, **kw)
 
     def delete_pool(self, ref: ClusterRef, name: str) -> Progress:
@@ -227,7 +231,7 @@ class GkeCloud:
         if pool is None:
             return Progress("ready")
         what = f"pool {name} of cluster {ref.name}"
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(pool.config.resource_labels, ref))
+        drift.demand_ours(what, ours=drift.is_ours(pool.config.resource_labels, ref))
         if pool.status.name == "STOPPING":
             return Progress("pending", f"{what} to go")
         if busy := self._busy(ref):
