@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from modelplane_dagster.kube.objects import EMPTY, Taint
 
 if TYPE_CHECKING:
-    from modelplane_dagster.manifests.models import Device
+    from modelplane_dagster.manifests.classes import Device
 
 Source = Literal["EKS", "GKE", "AKS", "Nebius", "Vultr", "Civo", "Existing"]
 SOURCES: tuple[Source, ...] = ("EKS", "GKE", "AKS", "Nebius", "Vultr", "Civo", "Existing")
@@ -79,7 +79,11 @@ class PoolView:
 class ClusterView:
     """A cluster whose classes are all known. `version` is the declared or default version as written, empty where
     neither is known; `claimed` is the set of claimed drivers, never a stand-in for "unknown"; `location` is the
-    region or location, empty where the source has none; `account` is what the credentials resolve to, for people."""
+    region or location, empty where the source has none; `account` is what the credentials resolve to, for people.
+
+    `kept_pools` and `kept_taints` are set by the join while it makes one component's values: the pools and the taint
+    keys that the component's live release names already. Pool lists and tolerations grow by reconcile and shrink only
+    through prune, so they stay in."""
 
     name: str
     source: Source
@@ -93,6 +97,12 @@ class ClusterView:
     account: str = "default"
     external: tuple[ExternalDriver, ...] = ()
     cpu_mode: CpuMode | None = None
+    kept_pools: frozenset[str] = frozenset()
+    kept_taints: frozenset[str] = frozenset()
+
+    def ours(self, drivers: Iterable[str]) -> frozenset[str]:
+        """Those of `drivers` that the platform team doesn't run itself."""
+        return frozenset(drivers) - {e.driver for e in self.external}
 
     def claiming(self, *drivers: str) -> tuple[PoolView, ...]:
         """The pools whose class claims one of `drivers`, in the manifest's order."""

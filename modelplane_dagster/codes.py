@@ -37,6 +37,7 @@ _MANIFESTS = _area(
         "InvalidYaml": (E_, "A document isn't YAML.", "Correct the syntax at the place shown."),
         "DuplicateKey": (E_, "A mapping holds a key twice.", "Keep one of them."),
         "TooManyAliases": (E_, "Anchors and aliases expand beyond bounds.", "Write the values out."),
+        "NestedTooDeep": (E_, "A document is nested beyond bounds.", "Flatten the document."),
         "NotAnObject": (
             E_,
             "A document isn't a Kubernetes object: apiVersion, kind or metadata.name is missing or of a wrong type.",
@@ -217,6 +218,7 @@ _JOIN = _area(
             "A component depends on one that isn't in the lists, or that the join dropped.",
             "Add the dependency, or remove it from dependsOn.",
         ),
+        "DependencyCycle": (E_, "Components depend on each other in a circle.", "Remove one of the dependencies."),
         "DependencyForeign": (
             E_,
             "A component depends on another driver's component.",

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from modelplane_dagster.cluster import ClusterView, PoolView
 
+# A value as JSON or YAML holds it.
+Json: TypeAlias = Any
 Values = dict[str, Any]
 ReachKind = Literal["only", "at least", "where", "all"]
 WorkloadKind = Literal["DaemonSet", "Deployment", "StatefulSet", "Job"]
@@ -35,17 +37,24 @@ class Pin:
 class Knob:
     """One part of a pod's placement. `path` is the dotted path that sets it (in the chart's values, or in the custom
     resource's spec for a daemon that an operator makes); empty where nothing sets it. `default` is what stands there
-    when nothing is set: Helm merges maps and replaces lists. `fixed` is what the template adds whatever is set."""
+    when nothing is set: Helm merges maps and replaces lists. `fixed` is what the template adds whatever is set.
+
+    `form` says what stands at the path: `plain` is the part itself; `label lists` is `{"keys": [..], "values": [..]}`,
+    from which the template makes one required affinity term a key, the key being in the values; `node affinity` is the
+    affinity without its outer key `nodeAffinity`. `empty` says what an empty list does: it clears the default, keeps
+    it, or drops `fixed` along with it."""
 
     path: str = ""
     default: Any = None
     fixed: Any = None
+    form: Literal["plain", "label lists", "node affinity"] = "plain"
+    empty: Literal["clears", "keeps default", "drops fixed"] = "clears"
 
 
 @dataclass(frozen=True, slots=True)
 class CustomResource:
     """The object that an operator makes its daemons from. `values_root` is where in the chart's values its spec is
-    copied from, None where the object is a manifest of ours instead."""
+    copied from (empty for the root of the values), None where the object is a manifest of ours instead."""
 
     api_version: str
     kind: str
@@ -120,9 +129,11 @@ class When:
 class Component:
     """One Helm chart (`pin`) or one set of manifests. `drivers` are its tags: untagged components go everywhere.
     `settings` types every values path that we may set and that isn't a workload's knob ("boolean", "string",
-    "integer", "number", "array", "object"; an object admits anything below it). `manifests` are objects of ours,
-    applied server-side, beside the chart or alone. `device_classes` are those that it creates. `takes_along` says, for
-    prune, what the chart's own hooks delete beyond its release."""
+    "integer", "number", "array", "object"; an object admits anything below it); `resource_settings` does it for the
+    spec of the custom resources among `manifests` that an operator makes workloads from. `manifests` are objects of ours,
+    applied server-side, alone or after the chart is installed. `publishes` is the driver whose slices its daemons
+    publish, `publishes_more` what a site's overlay adds to it. `device_classes` are those that it creates.
+    `takes_along` says, for prune, what the chart's own hooks delete beyond its release."""
 
     key: str
     release: str = ""
@@ -131,9 +142,11 @@ class Component:
     drivers: frozenset[str] = frozenset()
     when: When | None = None
     publishes: str = ""
+    publishes_more: frozenset[str] = frozenset()
     depends_on: tuple[str, ...] = ()
     values: Callable[[ClusterView], Values] | None = None
     settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    resource_settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     manifests: Callable[[ClusterView], tuple[dict[str, Any], ...]] | None = None
     workloads: tuple[DeclaredWorkload, ...] = ()
     grants: tuple[Grant, ...] = ()
@@ -143,22 +156,30 @@ class Component:
     takes_along: str = ""
     note: str = ""
 
+    @property
+    def published(self) -> frozenset[str]:
+        """Every driver whose slices it publishes; empty for none."""
+        return self.publishes_more | ({self.publishes} if self.publishes else set())
+
     def bound_to(self, view: ClusterView) -> tuple[PoolView, ...]:
-        """The pools that it serves: those that `when` names or whose class claims one of its tags; for an untagged
-        component without a condition, all."""
+        """The pools that it serves: those that `when` names or whose class claims one of its tags that the platform
+        team doesn't serve itself; for an untagged component without a condition, all."""
         if self.when is not None:
             return self.when.pools(view)
-        return view.claiming(*self.drivers) if self.drivers else view.pools
+        return view.claiming(*view.ours(self.drivers)) if self.drivers else view.pools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedComponent:
-    """A component as one cluster gets it, or doesn't: `reason` says why in either case."""
+    """A component as one cluster gets it, or doesn't: `reason` says why in either case. `prepares` are the objects to
+    apply before the chart (its namespace and the quota there), `manifests` those to apply after it. Values and objects
+    are empty where it isn't installed."""
 
     component: Component
     install: bool
     reason: str
     values: Values
+    prepares: tuple[dict[str, Any], ...] = ()
     manifests: tuple[dict[str, Any], ...] = ()
     serves: tuple[str, ...] = ()
 

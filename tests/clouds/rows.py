@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from modelplane_dagster.cluster import ClusterView, PoolView
+from resources.lab.clouds import aks as aks_sim
 from resources.lab.clouds import civo as civo_sim
 from resources.lab.clouds import eks as eks_sim
+from resources.lab.clouds import gke as gke_sim
 from resources.lab.clouds import nebius as nebius_sim
 from resources.lab.clouds import vultr as vultr_sim
 from resources.lab.clouds.state import CloudState, Traits
@@ -38,6 +40,8 @@ class Row:
 
 
 EKS_POOL = views.gpu_pool(machine={"instanceType": "g6.xlarge", "diskSizeGb": 100})
+GKE_POOL = views.gpu_pool(machine={"machineType": "g2-standard-8", "diskSizeGb": 100}, zones=("us-central1-a",))
+AKS_POOL = views.gpu_pool("gpu-a100", machine={"vmSize": "Standard_NC24ads_A100_v4"}, accelerator="nvidia-a100")
 NEBIUS_POOL = views.gpu_pool(machine={"platform": "gpu-l40s-a", "preset": "1gpu-8vcpu-32gb"}, accelerator="nvidia-l40s")
 VULTR_POOL = views.gpu_pool(machine={"plan": "vcg-l40s-16c-180g-48vram"}, accelerator="nvidia-l40s")
 CIVO_POOL = views.gpu_pool(machine={"size": "an.g1.l40s.kube.x1"}, accelerator="nvidia-l40s")
@@ -55,6 +59,33 @@ ROWS = [
         create=("POST create-pool",),
         delete="DELETE delete-pool",
         dress=eks_sim.dress,
+    ),
+    Row(
+        source="GKE",
+        location="us-central1",
+        version="1.35.4-gke.200",
+        account="my-project",
+        app=gke_sim.GkeSim,
+        view=views.cluster("GKE", GKE_POOL, version="1.35", location="us-central1"),
+        pool=GKE_POOL,
+        known_type="g2-standard-8",
+        create=("POST create-pool",),
+        delete="DELETE delete-pool",
+        dress=gke_sim.dress,
+        traits=gke_sim.TRAITS,
+    ),
+    Row(
+        source="AKS",
+        location="westeurope",
+        version="1.34",
+        account="my-subscription",
+        app=aks_sim.AksSim,
+        view=views.cluster("AKS", AKS_POOL, version="1.34", location="westeurope"),
+        pool=AKS_POOL,
+        known_type="Standard_NC24ads_A100_v4",
+        create=("PUT put-pool",),
+        delete="DELETE delete-pool",
+        dress=aks_sim.dress,
     ),
     Row(
         source="Nebius",

@@ -1,0 +1,142 @@
+"""The clusters of one lab: each with its store, users, faults and counts, kept in a folder of its own."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from resources.lab.api.bootstrap import bootstrap
+from resources.lab.api.counts import Meter
+from resources.lab.api.storage import Storage
+from resources.lab.api.store import Store
+from resources.lab.api.switches import Switches
+
+USERS = ("product", "user", "agent", "controller")
+
+
+@dataclass(slots=True)
+class Faults:
+    """How the API misbehaves: sockets closed without an answer, seconds of delay, 401 to everybody but the lab's users."""
+
+    drop_connections: bool = False
+    slow: float = 0.0
+    unauthorized: bool = False
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One cluster's API. Until `ready`, requests get 503 as from a load balancer with nothing behind it."""
+
+    name: str
+    store: Store
+    tokens: dict[str, str]
+    ready: bool = True
+    faults: Faults = field(default_factory=Faults)
+    meter: Meter = field(default_factory=Meter)
+    watches: set[Callable[[], None]] = field(default_factory=set)
+
+    def close_watches(self) -> None:
+        for close in tuple(self.watches):
+            close()
+
+
+class Clusters:
+    """All clusters under `folder`. `address` is where the API is served, known once the port is, and `authority` its PEM certificate."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._all: dict[str, Cluster] = {}
+        self.address = ""
+        self.authority = b""
+        for meta in sorted(folder.glob("*/cluster.json")):
+            self._open(meta.parent.name, orjson.loads(meta.read_bytes()))
+
+    def __iter__(self) -> Iterator[Cluster]:
+        return iter(tuple(self._all.values()))
+
+    def get(self, name: str) -> Cluster | None:
+        return self._all.get(name)
+
+    def add_cluster(
+        self,
+        name: str,
+        version: str,
+        *,
+        consumable_capacity: bool | None = None,
+        critical_pods_quota: bool = False,
+        refuse_keyless_tolerations: bool = False,
+        ready: bool = True,
+    ) -> Cluster:
+        """The cluster, made where it isn't there yet; one that is there is returned as it is, whatever the arguments."""
+        found = self._all.get(name)
+        if found is not None:
+            return found
+        switches = Switches(version, consumable_capacity, critical_pods_quota, refuse_keyless_tolerations)
+        folder = self._folder / name
+        folder.mkdir(parents=True)
+        tokens = {secrets.token_urlsafe(24): user for user in USERS}
+        meta = {"switches": asdict(switches), "tokens": tokens, "ready": ready}
+        self._save(name, meta)
+        return self._open(name, meta)
+
+    def _save(self, name: str, meta: dict[str, Any]) -> None:
+        path = self._folder / name / "cluster.json"
+        fresh = path.with_suffix(".new")
+        fresh.touch(mode=0o600)
+        fresh.write_bytes(orjson.dumps(meta))
+        fresh.replace(path)
+
+    def _open(self, name: str, meta: dict[str, Any]) -> Cluster:
+        store = Store(Switches(**meta["switches"]), Storage(self._folder / name / "objects.jsonl"))
+        bootstrap(store)
+        cluster = self._all[name] = Cluster(name, store, meta["tokens"], meta.get("ready", True))
+        return cluster
+
+    def set_ready(self, name: str, *, ready: bool) -> None:
+        cluster = self._all[name]
+        cluster.ready = ready
+        meta = {"switches": asdict(cluster.store.switches), "tokens": cluster.tokens, "ready": ready}
+        self._save(name, meta)
+
+    def set_version(self, name: str, version: str) -> None:
+        """An upgrade of the control plane: `/version` and the gate's default follow; the resources stay."""
+        cluster = self._all[name]
+        cluster.store.with_version(version)
+        self.set_ready(name, ready=cluster.ready)
+
+    def remove_cluster(self, name: str) -> None:
+        """Takes the cluster and its state away; nothing happens where it isn't there."""
+        cluster = self._all.pop(name, None)
+        if cluster is not None:
+            cluster.close_watches()
+            cluster.store.storage.close()
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+
+    def kubeconfig(self, name: str, user: str) -> dict[str, Any]:
+        """For one of the cluster's users; KeyError where there is no such cluster or user."""
+        token = next((token for token, owner in self._all[name].tokens.items() if owner == user), None)
+        if token is None:
+            raise KeyError(user)
+        cluster = {"server": f"{self.address}/clusters/{name}"}
+        if self.authority:
+            cluster["certificate-authority-data"] = base64.b64encode(self.authority).decode()
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+            "current-context": name,
+        }
+
+    def close(self) -> None:
+        for cluster in self:
+            cluster.close_watches()
+            cluster.store.storage.close()

@@ -1,0 +1,158 @@
+"""The lab's one process: the clusters' APIs, what else is mounted beside them, and the control endpoints.
+
+`Lab` is the assembly. Whoever adds controllers, clouds or agents adds a `Part` to `parts()`; nothing else here changes.
+Files under the home: `lab.pid` (locked while the daemon lives), `lab.port`, `lab.token` (mode 600), `lab.log`,
+`tls.crt`, `tls.key` (mode 600), `clusters/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import uvicorn
+
+from resources.lab.api.app import KubeApp, Receive, Scope, Send
+from resources.lab.api.certificates import loopback_certificate
+from resources.lab.api.clusters import Clusters
+from resources.lab.control import Control
+from resources.lab.home import PID_FILE, PORT_FILE, locked_pidfile, read_token
+
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+_ALIVE_EVERY = 2.0  # seconds between looks at the home
+
+
+class Part(Protocol):
+    """Something that lives in the daemon: controllers, the clouds' simulators, agents."""
+
+    async def start(self, lab: Lab) -> None:
+        """Called on the running loop before the first request. May mount applications and start tasks."""
+
+    async def stop(self) -> None:
+        """Called once when the daemon goes; ends the tasks that `start` began."""
+
+
+class Lab:
+    """The running lab. `mount("/clouds/", app)` serves every path that begins so, the longest prefix first."""
+
+    def __init__(self, home: Path, parts: Sequence[Part] = ()) -> None:
+        self.home = home
+        self.clusters = Clusters(home / "clusters")
+        self.control = Control(self, read_token(home))
+        self._certificate = loopback_certificate(home)
+        self._parts = list(parts)
+        self._mounts: dict[str, AsgiApp] = {}
+        self.mount("/clusters/", KubeApp(self.clusters))
+        self.mount("/lab/", self.control)
+        self._server: uvicorn.Server | None = None
+
+    def mount(self, prefix: str, app: AsgiApp) -> None:
+        self._mounts[prefix] = app
+        self._mounts = dict(sorted(self._mounts.items(), key=lambda kv: -len(kv[0])))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for prefix, app in self._mounts.items():
+            if scope["path"].startswith(prefix):
+                await app(scope, receive, send)
+                return
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def serve(self, sock: socket.socket) -> None:
+        """Serves on a bound socket until `stop`."""
+        certificate = self._certificate
+        self.clusters.address = f"https://127.0.0.1:{sock.getsockname()[1]}"
+        self.clusters.authority = certificate.certificate.read_bytes()
+        config = uvicorn.Config(
+            self,
+            ssl_certfile=certificate.certificate,
+            ssl_keyfile=certificate.key,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            http="httptools",
+            timeout_graceful_shutdown=1,
+            # A client that keeps its connection for a minute would otherwise meet a closed socket.
+            timeout_keep_alive=120,
+        )
+        self._server = uvicorn.Server(config)
+        for part in self._parts:
+            await part.start(self)
+        alive = asyncio.ensure_future(self._watch_home())
+        try:
+            await self._server.serve(sockets=[sock])
+        finally:
+            alive.cancel()
+            for part in reversed(self._parts):
+                await part.stop()
+            self.clusters.close()
+
+    async def _watch_home(self) -> None:
+        """Stops the daemon when its home is taken away, so that a removed folder leaves no process behind."""
+        while (self.home / PID_FILE).exists():
+            await asyncio.sleep(_ALIVE_EVERY)
+        self.stop()
+
+    def stop(self) -> None:
+        for cluster in self.clusters:
+            cluster.close_watches()
+        if self._server is not None:
+            self._server.should_exit = True
+
+
+def parts() -> list[Part]:
+    """What the daemon runs beside the APIs."""
+    return []
+
+
+def bound_socket(home: Path) -> socket.socket:
+    """On the port of the last time where it is free, so that kubeconfigs handed out stay good; else on any."""
+    last = home / PORT_FILE
+    wanted = [int(last.read_text())] if last.exists() and last.read_text().isdigit() else []
+    for port in (*wanted, 0):
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            sock.close()
+            continue
+        return sock
+    raise OSError("no free port on loopback")
+
+
+def start(home: Path) -> int:
+    """Runs the daemon in this process until it is stopped; 1 at once where one runs already."""
+    home.mkdir(parents=True, exist_ok=True)
+    lock = locked_pidfile(home)
+    if lock is None:
+        return 1
+    lab = Lab(home, parts())
+    sock = bound_socket(home)
+    sock.listen(1024)
+    fresh = home / f"{PORT_FILE}.new"
+    fresh.write_text(str(sock.getsockname()[1]))
+    fresh.replace(home / PORT_FILE)
+    os.truncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    _loop_policy()
+    asyncio.run(lab.serve(sock))
+    os.close(lock)
+    return 0
+
+
+def _loop_policy() -> None:
+    try:
+        import uvloop  # noqa: PLC0415 - only the daemon needs it, and it isn't there on every platform
+    except ImportError:
+        return
+    uvloop.install()
+
+
+if __name__ == "__main__":
+    sys.exit(start(Path(sys.argv[1])))
