@@ -97,16 +97,6 @@ def test_the_initial_state_ends_with_a_bookmark(api: Api, watch: Any):
     assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-def test_a_version_from_before_the_history_is_gone(api: Api, watch: Any):
-    stream = watch(f"{CONFIG_MAPS}?watch=true&resourceVersion=0")
-    since = 1
-    stream.close()
-    old = watch(f"{CONFIG_MAPS}?watch=true&resourceVersion={since - 2}")
-    assert old.answer.status == 400
-    early = watch(f"{CONFIG_MAPS}?watch=true&resourceVersion=999999&timeoutSeconds=1")
-    assert early.answer.readline() == b""
-
-
 def test_a_watch_ends_in_time(api: Api, watch: Any):
     stream = watch(f"{CONFIG_MAPS}?watch=true&timeoutSeconds=1")
     assert stream.answer.read() == b""
