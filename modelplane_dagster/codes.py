@@ -37,6 +37,7 @@ _MANIFESTS = _area(
         "InvalidYaml": (E_, "A document isn't YAML.", "Correct the syntax at the place shown."),
         "DuplicateKey": (E_, "A mapping holds a key twice.", "Keep one of them."),
         "TooManyAliases": (E_, "Anchors and aliases expand beyond bounds.", "Write the values out."),
+        "NestedTooDeep": (E_, "A document is nested beyond bounds.", "Flatten the document."),
         "NotAnObject": (
             E_,
             "A document isn't a Kubernetes object: apiVersion, kind or metadata.name is missing or of a wrong type.",
@@ -168,6 +169,11 @@ _GATE = _area(
         ),
         "ZonesRequired": (E_, "The cloud needs zones for a GPU pool.", "Set the pool's zones."),
         "FabricUnsupported": (E_, "The source has no such fabric.", "Remove the fabric, or use a source that has it."),
+        "CapacityBlockUnsupported": (
+            E_,
+            "The source has no capacity blocks.",
+            "Remove capacityBlock, or use a source that has them.",
+        ),
         "MinNodesUnsupported": (E_, "The cloud can't hold a pool at that size.", "Raise minNodeCount or nodeCount."),
         "CountOutOfBounds": (
             E_,
@@ -212,6 +218,7 @@ _JOIN = _area(
             "A component depends on one that isn't in the lists, or that the join dropped.",
             "Add the dependency, or remove it from dependsOn.",
         ),
+        "DependencyCycle": (E_, "Components depend on each other in a circle.", "Remove one of the dependencies."),
         "DependencyForeign": (
             E_,
             "A component depends on another driver's component.",
@@ -222,6 +229,11 @@ _JOIN = _area(
         "UnknownValuesPath": (E_, "A component sets a value that its chart doesn't read.", "Correct the path."),
         "WrongValuesType": (E_, "A component sets a value of the wrong type.", "Give a value of the type shown."),
         "PublishedTwice": (E_, "Two components of a list publish one driver.", "Keep one publisher a driver."),
+        "PublisherDropped": (
+            E_,
+            "A component publishes a claimed driver, and its tags leave it out.",
+            "Add the driver to the component's tags.",
+        ),
         "OverlayInvalid": (
             E_,
             "The site's component overlay names an unknown component or field.",

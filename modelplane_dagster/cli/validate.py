@@ -1,0 +1,31 @@
+"""`validate`: reads manifests, checks schema and cross-references."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from modelplane_dagster.cli.options import fleet_paths, format_option, paths_argument
+from modelplane_dagster.cli.output import console, print_findings, print_json
+from modelplane_dagster.findings import Finding, has_errors, ordered
+from resources.files import load_fleet
+from resources.settings import from_environment
+
+
+@click.command("validate")
+@paths_argument(required=True)
+@format_option
+def command(paths: tuple[Path, ...], form: str) -> int:
+    """Read manifests (files or folders) and check schema and cross-references."""
+    fleet = load_fleet(fleet_paths(paths, from_environment()))
+    findings: tuple[Finding, ...] = ordered(fleet.findings)
+    if form == "json":
+        print_json({"findings": [f.as_dict() for f in findings]})
+    else:
+        out = console()
+        print_findings(out, findings)
+        errors = sum(f.severity.value == "error" for f in findings)
+        counts = f"{len(fleet.clusters)} clusters, {len(fleet.classes)} classes, {len(fleet.deployments)} deployments"
+        out.print(f"{counts}; {errors} errors, {len(findings) - errors} other findings.")
+    return 1 if has_errors(findings) else 0

@@ -1,0 +1,57 @@
+"""What placement reads and what it decides. Facts only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from modelplane_dagster.cluster import ClusterView
+    from modelplane_dagster.findings import Finding
+    from modelplane_dagster.observed import ObservedReplica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOffer:
+    """A cluster as placement sees it. `admitted` is False where the gate refuses it: it then takes no new replica and
+    keeps those it has. `nodes` are the ready nodes by pool, None where nobody looked: then the manifest's counts hold."""
+
+    view: ClusterView
+    admitted: bool
+    nodes: Mapping[str, int] | None
+    replicas: tuple[ObservedReplica, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlacement:
+    """`requests` are a ResourceClaim's requests as the API writes them, without those that claim nothing. `cpus` is how
+    many CPUs the claim takes, 0 for none: the pod mirrors them."""
+
+    role: str
+    pool: str
+    requests: tuple[Mapping[str, Any], ...]
+    cpus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlacement:
+    name: str
+    members: tuple[MemberPlacement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlacement:
+    cluster: str
+    engines: tuple[EnginePlacement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """`placed`: every replica has its cluster. `unplaced`: some have none now. `refused`: it can't be placed as written."""
+
+    namespace: str
+    name: str
+    verdict: Literal["placed", "unplaced", "refused"]
+    replicas: tuple[ReplicaPlacement, ...]
+    findings: tuple[Finding, ...] = ()

@@ -1,0 +1,322 @@
+"""Replicas onto clusters and pools.
+
+A replica goes to a cluster that its selector and its tolerations admit and whose pools have room for all its engines;
+ties go to the fewest replicas of the same deployment, then the most free nodes, then the name. What runs already stays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from modelplane_dagster.cluster import PoolView
+from modelplane_dagster.cpu import MAX_DEVICES_PER_CLAIM
+from modelplane_dagster.findings import Finding, Place, finding, ordered
+from modelplane_dagster.kube.cel import SelectorEvaluationError
+from modelplane_dagster.kube.objects import Toleration
+from modelplane_dagster.kube.scheduling import untolerated
+from modelplane_dagster.placement.facts import (
+    ClusterOffer,
+    EnginePlacement,
+    MemberPlacement,
+    Placement,
+    ReplicaPlacement,
+)
+from modelplane_dagster.placement.images import image_findings
+from modelplane_dagster.placement.match import Match, claim_requests, match_pool, satisfies
+
+if TYPE_CHECKING:
+    from modelplane_dagster.manifests.classes import Device
+    from modelplane_dagster.manifests.deployments import DeviceRequest, Engine, Member, ModelDeployment
+    from modelplane_dagster.manifests.fleet import Fleet
+
+
+@dataclass(slots=True)
+class Room:
+    """What is free on a cluster: by pool, a list of nodes with what is taken of each device."""
+
+    nodes: dict[str, list[Counter[str]]] = field(default_factory=dict)
+
+    def free(self) -> int:
+        """Nodes of which nothing is taken."""
+        return sum(1 for nodes in self.nodes.values() for node in nodes if not node)
+
+    def take(self, pool: PoolView, asks: Counter[str], *, count: int) -> bool:
+        """Takes `count` nodes' worth, one pod a node; False, and nothing taken, where there is no room."""
+        limits = {d.name: d.count for d in pool.devices}
+        fitting = [
+            n for n in self.nodes[pool.name] if all(n[name] + asked <= limits[name] for name, asked in asks.items())
+        ]
+        if len(fitting) < count:
+            return False
+        # A pod that claims nothing still takes its place on a node of the pool, and shares it.
+        for node in sorted(fitting, key=lambda n: -n.total())[:count]:
+            node.update(asks)
+        return True
+
+    def copy(self) -> Room:
+        return Room({pool: [Counter(n) for n in nodes] for pool, nodes in self.nodes.items()})
+
+
+def place_all(fleet: Fleet, offers: Sequence[ClusterOffer]) -> tuple[Placement, ...]:
+    """Every deployment in order of namespace and name, each seeing the room that the ones before it left."""
+    rooms: dict[str, Room] = {}
+    placer = _Placer(offers, rooms)
+    existing = [key for key in sorted(fleet.deployments) if any(_own(o, key) for o in offers)]
+    # What runs already takes its room before anything new is placed.
+    order = [*existing, *(key for key in sorted(fleet.deployments) if key not in set(existing))]
+    done = {key: placer.place(fleet, key, fleet.deployments[key]) for key in order}
+    return tuple(done[key] for key in sorted(done))
+
+
+def matching_pools(fleet: Fleet, key: tuple[str, str], offers: Sequence[ClusterOffer]) -> tuple[tuple[str, str], ...]:
+    """Every pool, as cluster and name, that a member of the deployment could be placed on by its selectors alone, room
+    left aside."""
+    deployment = fleet.deployments[key]
+    search = _Search(fleet, key, deployment)
+    found = []
+    for offer in sorted(offers, key=lambda o: o.view.name):
+        if not search.selects(offer):
+            continue
+        for pool in offer.view.pools:
+            engines = deployment.spec.template.spec.engines
+            if any(search.matches(engine, member, pool, offer) for engine in engines for member in engine.members):
+                found.append((offer.view.name, pool.name))
+    return tuple(found)
+
+
+def _own(offer: ClusterOffer, key: tuple[str, str]) -> int:
+    return sum(1 for r in offer.replicas if (r.namespace, r.deployment) == key)
+
+
+class _Placer:
+    def __init__(self, offers: Sequence[ClusterOffer], rooms: dict[str, Room]) -> None:
+        self.offers = sorted(offers, key=lambda o: o.view.name)
+        self.rooms = rooms
+        self.free: dict[str, int] = {}
+
+    def room(self, offer: ClusterOffer) -> Room:
+        name = offer.view.name
+        if name not in self.rooms:
+            self.rooms[name] = Room({p.name: [Counter() for _ in range(_size(offer, p))] for p in offer.view.pools})
+            self.free[name] = self.rooms[name].free()
+        return self.rooms[name]
+
+    def place(self, fleet: Fleet, key: tuple[str, str], deployment: ModelDeployment) -> Placement:
+        search = _Search(fleet, key, deployment)
+        replicas: list[ReplicaPlacement] = []
+        own: Counter[str] = Counter()
+        for offer in self.offers:
+            for _ in range(min(_own(offer, key), deployment.spec.replicas - len(replicas))):
+                if not _tolerated(deployment, offer, "NoExecute"):
+                    break
+                kept = search.fit(offer, self.room(offer))
+                if kept is not None:
+                    own[offer.view.name] += 1
+                    replicas.append(self._settle(offer, kept))
+        candidates = [o for o in self.offers if search.admits(o)]
+        fits: dict[str, tuple[ReplicaPlacement, Room] | None] = {}
+        while len(replicas) < deployment.spec.replicas:
+            for offer in candidates:
+                if offer.view.name not in fits:
+                    fits[offer.view.name] = search.fit(offer, self.room(offer))
+            open_ = [o for o in candidates if fits[o.view.name] is not None]
+            if not open_:
+                break
+            best = min(open_, key=lambda o: (own[o.view.name], -self.free[o.view.name], o.view.name))
+            name = best.view.name
+            chosen = fits.pop(name)
+            if chosen is None:
+                break
+            own[name] += 1
+            replicas.append(self._settle(best, chosen))
+        return search.result(tuple(sorted(replicas, key=lambda r: r.cluster)), self.offers)
+
+    def _settle(self, offer: ClusterOffer, fit: tuple[ReplicaPlacement, Room]) -> ReplicaPlacement:
+        replica, room = fit
+        self.rooms[offer.view.name] = room
+        self.free[offer.view.name] = room.free()
+        return replica
+
+
+def _size(offer: ClusterOffer, pool: PoolView) -> int:
+    """How many nodes the pool can have: an autoscaled pool grows to its bound, another has what is ready or declared."""
+    declared = max(pool.count, pool.maximum or 0) if pool.autoscaled else pool.count
+    if pool.autoscaled or offer.nodes is None:
+        return declared
+    return offer.nodes.get(pool.name, 0)
+
+
+def _tolerated(deployment: ModelDeployment, offer: ClusterOffer, *effects: str) -> bool:
+    """The cluster's own taints against the deployment's tolerations: NoSchedule keeps new replicas away, NoExecute drains."""
+    rows = deployment.spec.template.spec.tolerations
+    tolerations = tuple(Toleration(t.key or "", t.operator, t.value or "", t.effect or "") for t in rows)
+    return not untolerated(tolerations, offer.view.taints, effects or ("NoSchedule", "NoExecute"))
+
+
+class _Search:
+    """One deployment's search: what its selectors say of each shape of class is worked out once."""
+
+    def __init__(self, fleet: Fleet, key: tuple[str, str], deployment: ModelDeployment) -> None:
+        self.fleet = fleet
+        self.namespace, self.name = key
+        self.deployment = deployment
+        self.subject = f"deployment/{self.namespace}/{self.name}"
+        self.refusals: dict[str, Finding] = {}
+        self._admits: dict[tuple[str, str], dict[tuple[str, str], bool]] = {}
+        self.selected = 0
+        self.matched = 0
+
+    def selects(self, offer: ClusterOffer) -> bool:
+        wanted = self.deployment.spec.template.spec.cluster_selector.match_labels
+        return all(offer.view.labels.get(k) == v for k, v in wanted.items())
+
+    def matches(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> bool:
+        return self._match(engine, member, pool, offer) is not None
+
+    def admits(self, offer: ClusterOffer) -> bool:
+        if not self.selects(offer):
+            return False
+        self.selected += 1
+        return offer.admitted and _tolerated(self.deployment, offer)
+
+    def fit(self, offer: ClusterOffer, room: Room) -> tuple[ReplicaPlacement, Room] | None:
+        """The replica on this cluster with the room it leaves; None where it doesn't fit."""
+        trial = room.copy()
+        engines = []
+        for engine in self.deployment.spec.template.spec.engines:
+            placed = self._engine(engine, offer, trial)
+            if placed is None:
+                return None
+            engines.append(placed)
+        return ReplicaPlacement(offer.view.name, tuple(engines)), trial
+
+    def _engine(self, engine: Engine, offer: ClusterOffer, room: Room) -> EnginePlacement | None:
+        """One pool for the whole engine where one has room for it; else members on pools of their own."""
+        asking = [m for m in engine.members if m.node_selector is not None]
+        options = [(p, [self._match(engine, m, p, offer) for m in asking]) for p in offer.view.pools]
+        if any(all(matches) for _, matches in options):
+            self.matched += 1
+        for pool, matches in options:
+            if all(matches) and self._take(engine, asking, [pool] * len(asking), matches, room):
+                return self._placed(engine, offer, {id(m): (pool, x) for m, x in zip(asking, matches, strict=True)})
+        if len(asking) < 2:
+            return None
+        split = [next(((p, ms[i]) for p, ms in options if ms[i]), None) for i in range(len(asking))]
+        chosen = [s for s in split if s is not None]
+        if len(chosen) < len(asking):
+            return None
+        pools, matches = [p for p, _ in chosen], [m for _, m in chosen]
+        if not self._take(engine, asking, pools, matches, room):
+            return None
+        return self._placed(engine, offer, {id(m): c for m, c in zip(asking, chosen, strict=True)})
+
+    def _take(
+        self, engine: Engine, members: list[Member], pools: list[PoolView], matches: Sequence[Match | None], room: Room
+    ) -> bool:
+        trial = room.copy()
+        for _ in range(engine.copies):
+            for member, pool, match in zip(members, pools, matches, strict=True):
+                if match is None or member.node_selector is None:
+                    return False
+                asks: Counter[str] = Counter()
+                for request, device in zip(member.node_selector.devices, match.devices, strict=True):
+                    asks[device.name] += request.count
+                if not trial.take(pool, asks, count=member.worker.nodes if member.worker else 1):
+                    return False
+        room.nodes = trial.nodes
+        return True
+
+    def _match(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> Match | None:
+        if member.node_selector is None:
+            return None
+        requests = member.node_selector.devices
+        match = match_pool(requests, pool, self._judged(engine, member, requests, pool))
+        if match is None:
+            return None
+        _, _, total = claim_requests(requests, match, pool, offer.view.cpu_mode)
+        if total > MAX_DEVICES_PER_CLAIM:
+            self._refuse(
+                "ClaimTooLarge",
+                f"A claim of engine {engine.name} needs {total} devices on pool {pool.name} of {offer.view.name}; one claim "
+                f"holds {MAX_DEVICES_PER_CLAIM}.",
+            )
+            return None
+        return match
+
+    def _judged(
+        self, engine: Engine, member: Member, requests: tuple[DeviceRequest, ...], pool: PoolView
+    ) -> dict[tuple[str, str], bool]:
+        key = (f"{engine.name}/{member.role}", pool.class_name)
+        if key not in self._admits:
+            self._admits[key] = {(r.name, d.name): self._satisfies(r, d) for r in requests for d in pool.devices}
+        return self._admits[key]
+
+    def _satisfies(self, request: DeviceRequest, device: Device) -> bool:
+        try:
+            return satisfies(request, device)
+        except SelectorEvaluationError as error:
+            # The class's other devices (a fabric beside the GPU) lack the fields that a GPU's selector reads: DRA never
+            # shows them to it, since the request names a DeviceClass. On a device of a driver that it names it is a fault.
+            if any(device.driver in (s.cel or "") for s in request.selectors):
+                self._refuse(
+                    "SelectorError", f"The selector of request {request.name} fails on {device.driver}: {error.message}"
+                )
+            return False
+
+    def _placed(
+        self, engine: Engine, offer: ClusterOffer, chosen: dict[int, tuple[PoolView, Match | None]]
+    ) -> EnginePlacement:
+        fallback = next(iter(chosen.values()))[0]
+        members = []
+        for member in engine.members:
+            pool, match = chosen.get(id(member), (fallback, None))
+            if match is None or member.node_selector is None:
+                members.append(MemberPlacement(member.role, pool.name, ()))
+                continue
+            requests, cpus, _ = claim_requests(member.node_selector.devices, match, pool, offer.view.cpu_mode)
+            members.append(MemberPlacement(member.role, pool.name, requests, cpus))
+        return EnginePlacement(engine.name, tuple(members))
+
+    def _refuse(self, code: str, message: str) -> None:
+        self.refusals.setdefault(code, finding(code, self.subject, message, place=self._at()))
+
+    def _at(self) -> Place | None:
+        return self.fleet.place(
+            "ModelDeployment", self.name, ("spec", "template", "spec", "engines"), namespace=self.namespace
+        )
+
+    def result(self, replicas: tuple[ReplicaPlacement, ...], offers: Iterable[ClusterOffer]) -> Placement:
+        wanted = self.deployment.spec.replicas
+        notes = image_findings(self.subject, self.deployment, replicas, {o.view.name: o.view for o in offers})
+        if len(replicas) == wanted:
+            return Placement(self.namespace, self.name, "placed", replicas, ordered(notes))
+        if self.refusals and not self.matched:
+            return Placement(self.namespace, self.name, "refused", replicas, ordered([*self.refusals.values(), *notes]))
+        why = self._why(len(replicas), list(offers))
+        return Placement(
+            self.namespace, self.name, "unplaced", replicas, ordered([*self.refusals.values(), why, *notes])
+        )
+
+    def _why(self, placed: int, offers: list[ClusterOffer]) -> Finding:
+        wanted = self.deployment.spec.replicas
+        told = f"{placed} of {wanted} replicas of {self.name} are placed"
+        labels = self.deployment.spec.template.spec.cluster_selector.match_labels
+        if not self.selected:
+            words = ", ".join(f"{k}={v}" for k, v in sorted(labels.items())) or "none"
+            return finding(
+                "NoClusterMatches", self.subject, f"{told}: no cluster has the labels {words}.", place=self._at()
+            )
+        if self.matched:
+            return finding(
+                "NoNodesFree", self.subject, f"{told}: the pools that match have no node free.", place=self._at()
+            )
+        shut = [o.view.name for o in offers if not o.admitted]
+        if shut:
+            text = f"{told}: no pool of an admitted cluster matches; {', '.join(shut[:5])} {'is' if len(shut) == 1 else 'are'} refused."
+            return finding("ClusterNotReady", self.subject, text, place=self._at())
+        return finding(
+            "NoPoolMatches", self.subject, f"{told}: no pool satisfies its device requests.", place=self._at()
+        )

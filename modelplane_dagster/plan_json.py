@@ -1,0 +1,124 @@
+"""The plan as the public JSON document: `plan --format json`. Shapes are a contract; tools read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from modelplane_dagster.plan import FleetPlan, fingerprint
+from modelplane_dagster.sources import SOURCES
+
+if TYPE_CHECKING:
+    from modelplane_dagster.cluster import ClusterView, PoolView
+    from modelplane_dagster.cluster_plan import ClusterPlan
+    from modelplane_dagster.components.types import JoinedComponent
+    from modelplane_dagster.manifests.classes import Device
+    from modelplane_dagster.placement import Placement
+
+
+def plan_document(plan: FleetPlan) -> dict[str, Any]:
+    """JSON-able; its own fingerprint first. `findings` are those of the files."""
+    document: dict[str, Any] = {
+        "clusters": [_cluster(c) for c in plan.clusters],
+        "deployments": [_deployment(p) for p in plan.placements],
+        "actions": [a.as_dict() for a in plan.actions],
+        "orphans": [o.as_dict() for o in plan.orphans],
+        "findings": [f.as_dict() for f in plan.findings],
+    }
+    return {"fingerprint": fingerprint(document), **document}
+
+
+def _cluster(plan: ClusterPlan) -> dict[str, Any]:
+    view = plan.view
+    return {
+        "name": plan.name,
+        "source": plan.source,
+        "kubernetesVersion": (view.version if view else "") or None,
+        "account": plan.account.name,
+        "claimedDrivers": sorted(view.claimed) if view else None,
+        "supportedDrivers": list(plan.supported),
+        "gate": {"verdict": plan.gate.verdict, "findings": [f.as_dict() for f in plan.gate.findings]},
+        "pools": [_pool(plan, view, p) for p in view.pools] if view else [],
+        "components": [_component(c) for c in plan.join.components] if plan.join else [],
+        "placement": _audit(plan),
+        "schedulablePools": schedulable(view) if view else [],
+        "cpuMode": view.cpu_mode if view else None,
+    }
+
+
+def _pool(plan: ClusterPlan, view: ClusterView, pool: PoolView) -> dict[str, Any]:
+    return {
+        "name": pool.name,
+        "className": pool.class_name,
+        "role": pool.role.value,
+        "drivers": list(pool.drivers),
+        "labels": dict(pool.labels),
+        "taints": [t.as_dict() for t in pool.taints],
+        "nodes": {"count": pool.count, "min": pool.minimum, "max": pool.maximum},
+        "provider": SOURCES[view.source].pool_request(view, pool),
+        "servedBy": [c.key for c in plan.serving(pool.name)],
+    }
+
+
+def _component(joined: JoinedComponent) -> dict[str, Any]:
+    component = joined.component
+    return {
+        "key": component.key,
+        "release": component.release or None,
+        "namespace": component.namespace or None,
+        "chart": component.pin.chart if component.pin else None,
+        "version": component.pin.version if component.pin else None,
+        "drivers": sorted(component.drivers),
+        "install": joined.install,
+        "reason": joined.reason,
+        "dependsOn": list(component.depends_on),
+        "values": joined.values,
+    }
+
+
+def _audit(plan: ClusterPlan) -> dict[str, Any]:
+    if plan.audit is None:
+        return {"workloads": [], "findings": []}
+    return {
+        "workloads": [
+            {"component": r.component, "kind": r.kind, "name": r.name, "reaches": list(r.reaches)}
+            for r in plan.audit.rows
+        ],
+        "findings": [f.as_dict() for f in plan.audit.findings],
+    }
+
+
+def schedulable(view: ClusterView) -> list[dict[str, Any]]:
+    """`status.schedulablePools`: every pool with its devices and node count."""
+    return [
+        {"name": pool.name, "nodes": pool.count, "devices": [device_document(d) for d in pool.devices]}
+        for pool in view.pools
+    ]
+
+
+def device_document(device: Device) -> dict[str, Any]:
+    return device.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=False)
+
+
+def _deployment(placement: Placement) -> dict[str, Any]:
+    return {
+        "name": placement.name,
+        "namespace": placement.namespace,
+        "verdict": placement.verdict,
+        "replicas": [
+            {
+                "cluster": replica.cluster,
+                "engines": [
+                    {
+                        "name": engine.name,
+                        "members": [
+                            {"role": m.role, "pool": m.pool, "requests": [dict(r) for r in m.requests]}
+                            for m in engine.members
+                        ],
+                    }
+                    for engine in replica.engines
+                ],
+            }
+            for replica in placement.replicas
+        ],
+        "findings": [f.as_dict() for f in placement.findings],
+    }

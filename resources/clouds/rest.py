@@ -1,0 +1,176 @@
+"""A JSON client for clouds whose API is plain HTTP: bounded in time and attempts, errors typed by status and code.
+
+Nothing here waits for a state: a call is asked once, and again only where asking again can't act twice.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import httpx
+
+from modelplane_dagster.errors import (
+    CloudBusyError,
+    CloudCredentialsError,
+    CloudError,
+    CloudInvalidError,
+    CloudNameTakenError,
+    CloudRetryableError,
+)
+
+Json: TypeAlias = Any
+"""A decoded JSON value; its shape is the cloud's, so each adapter reads it field by field."""
+
+_READS = frozenset({"GET"})
+# Refused before it acted, so that any method may be sent again.
+_REFUSED = frozenset({429})
+_PASSING = frozenset({429, 500, 502, 503, 504})
+
+
+class NotThereError(CloudInvalidError):
+    """The object that the call names doesn't exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`timeout` is for one attempt and `pause` the first pause between two, in seconds; `longest_pause` caps what the
+    cloud's Retry-After asks for."""
+
+    timeout: float = 30.0
+    attempts: int = 3
+    pause: float = 0.5
+    longest_pause: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of status 300 or more. `code` is the cloud's own code, empty where it gives none."""
+
+    status: int
+    code: str
+    text: str
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Puts what was being done before the cloud's own words; type, code and pause stay."""
+    try:
+        yield
+    except CloudError as error:
+        raise type(error)(f"{what}: {error.message}", code=error.code, retry_after=error.retry_after) from error
+
+
+def api_key(secrets: Mapping[str, str] | None, *, env: str, simulated: bool) -> str:
+    """The key of a secret that holds one key; without a secret the environment's. A simulated cloud takes any. Empty
+    where there is none."""
+    if secrets:
+        return next(iter(secrets.values())).strip()
+    return os.environ.get(env, "") or ("simulated" if simulated else "")
+
+
+def by_status(cloud: str, reply: Reply) -> CloudError:
+    """The error type that the HTTP status alone stands for."""
+    message = f"{cloud}: {reply.text}"
+    code = reply.code or str(reply.status)
+    if reply.status in (401, 403):
+        return CloudCredentialsError(message, code=code)
+    if reply.status == 404:
+        return NotThereError(message, code=code)
+    if reply.status == 409:
+        return CloudNameTakenError(message, code=code)
+    if reply.status == 423:
+        return CloudBusyError(message, code=code)
+    if reply.status == 429 or reply.status >= 500:
+        return CloudRetryableError(message, code=code)
+    return CloudInvalidError(message, code=code)
+
+
+class Rest:
+    """`read_error` takes the cloud's code and text out of an error body, `classify` makes the error.
+
+    `token` is sent in the Authorization header and stands in no message.
+    """
+
+    def __init__(
+        self,
+        cloud: str,
+        *,
+        base_url: str,
+        authorization: str,
+        read_error: Callable[[Json], tuple[str, str]],
+        classify: Callable[[Reply], CloudError],
+        limits: Limits,
+    ) -> None:
+        self._cloud = cloud
+        self._read_error = read_error
+        self._classify = classify
+        self._limits = limits
+        self._client = httpx.Client(
+            base_url=base_url,
+            headers={"Authorization": authorization, "Accept": "application/json"},
+            timeout=limits.timeout,
+        )
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None) -> Json:
+        return self.call("GET", path, params=params)
+
+    def call(
+        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
+    ) -> Json:
+        """The decoded body, None for an empty one. A write is sent again only when it was refused (429): after a lost
+        reply the next pass looks the object up first, and that is what keeps it to exactly one."""
+        attempt = 1
+        while True:
+            try:
+                return self._once(method, path, params, body)
+            except CloudRetryableError as error:
+                again = method in _READS or error.code in {str(s) for s in _REFUSED}
+                if not again or attempt >= self._limits.attempts:
+                    raise
+                pause = error.retry_after if error.retry_after is not None else self._limits.pause * 2 ** (attempt - 1)
+                time.sleep(min(pause, self._limits.longest_pause))
+                attempt += 1
+
+    def _once(self, method: str, path: str, params: Mapping[str, Any] | None, body: Mapping[str, Any] | None) -> Json:
+        try:
+            answer = self._client.request(method, path, params=params, json=body)
+        except httpx.TransportError as error:
+            text = f"{self._cloud}: no answer to {method} {path} ({type(error).__name__})"
+            raise CloudRetryableError(text, code="transport") from error
+        if answer.status_code < 300:
+            return self._decoded(answer, method, path) if answer.content else None
+        raise self._error(answer, method, path)
+
+    def _decoded(self, answer: httpx.Response, method: str, path: str) -> Json:
+        try:
+            return answer.json()
+        except ValueError as error:
+            text = f"{self._cloud}: the answer to {method} {path} isn't JSON"
+            raise CloudRetryableError(text, code="not-json") from error
+
+    def _error(self, answer: httpx.Response, method: str, path: str) -> CloudError:
+        try:
+            code, text = self._read_error(answer.json())
+        except (ValueError, TypeError, AttributeError, KeyError):
+            code, text = "", ""
+        error = self._classify(
+            Reply(answer.status_code, code, text or f"{method} {path} gave status {answer.status_code}")
+        )
+        if answer.status_code in _PASSING:
+            error.retry_after = _seconds(answer.headers.get("Retry-After"))
+        if answer.status_code in _REFUSED:
+            error.code = str(answer.status_code)
+        return error
+
+
+def _seconds(value: str | None) -> float | None:
+    """None for an absent header, and for the header's date form, which neither cloud sends."""
+    try:
+        return float(value) if value else None
+    except ValueError:
+        return None

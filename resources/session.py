@@ -1,0 +1,406 @@
+"""One run's view of the world: clients, one deadline, the leases it holds, and the gate that every writing step asks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from modelplane_dagster.accounts import Account
+from modelplane_dagster.cluster_plan import ClusterPlan, Planner
+from modelplane_dagster.components.join import Kept
+from modelplane_dagster.components.types import Component, CustomResource
+from modelplane_dagster.errors import NotReadyError, UnreadableError
+from modelplane_dagster.findings import has_errors, ordered
+from modelplane_dagster.gate import (
+    Admission,
+    GateResult,
+    RunningPool,
+    admit,
+    drivers_from_labels,
+    judge_running,
+)
+from modelplane_dagster.known import Known, Unknown
+from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool, Record
+from modelplane_dagster.plan import FleetPlan, plan_fleet
+from modelplane_dagster.summary import ClusterSummary, summarise
+from resources import lease as leases
+from resources.clouds.seam import CloudCluster, ClusterRef
+from resources.helm import Helm
+from resources.kubernetes import ClusterClient
+from resources.observe import (
+    attempt,
+    components_seen,
+    kept_from,
+    live_cpu_mode,
+    observe_cluster,
+    observed_pools,
+    read_objects,
+)
+from resources.records import Records
+from resources.releases import read_releases
+from resources.world import World, open_world
+
+if TYPE_CHECKING:
+    from modelplane_dagster.cluster import CpuMode
+    from modelplane_dagster.manifests.fleet import Fleet
+    from resources.clouds.seam import Cloud
+    from resources.settings import Settings
+
+log = logging.getLogger("modelplane")
+THREADS = 8
+# How long a second writer waits for the first, where it has the time at all.
+LEASE_WAIT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is installed on a cluster; `cpu_mode` is None where the CPU driver isn't."""
+
+    components: Mapping[str, ObservedComponent]
+    kept: Mapping[str, Kept]
+    cpu_mode: CpuMode | None
+
+
+class Session:
+    """`wait` is how long steps of this run may wait, in all, for what they need. Safe to share between threads."""
+
+    def __init__(self, settings: Settings, fleet: Fleet, world: World, *, wait: float = 0.0) -> None:
+        self.settings = settings
+        self.fleet = fleet
+        self.world = world
+        self.planner = Planner(fleet, settings.overlay())
+        self.records = Records(settings.home / "records")
+        self.deadline = time.monotonic() + wait
+        self._clients: dict[str, ClusterClient] = {}
+        self._helms: dict[str, Helm] = {}
+        self._clouds: dict[tuple[str, str], Cloud] = {}
+        self._leases: dict[str, leases.ClusterLease] = {}
+        self._modes: dict[str, CpuMode] = {}
+        self._recent: dict[str, tuple[float, ObservedCluster]] = {}
+        self._lock = threading.RLock()
+
+    # What is asked for
+
+    def plan(self, name: str, observed: ObservedCluster | None = None) -> ClusterPlan:
+        """The cluster's plan, with the CPU mode that was probed or read and the pools that live releases hold."""
+        mode = self._modes.get(name)
+        if mode is None and observed is not None and isinstance(observed.cpu_mode, Known):
+            mode = observed.cpu_mode.value
+        return self.planner.plan(name, cpu_mode=mode, keep=observed.kept if observed is not None else None)
+
+    def remember_mode(self, name: str, mode: CpuMode) -> None:
+        self._modes[name] = mode
+
+    def admit(self, name: str, observed: ObservedCluster | None = None) -> tuple[Admission, ClusterPlan]:
+        """The gate, evaluated anew: the manifests, what runs, and the account on record. Raises RefusedError, and
+        UnreadableError where what runs can't be read: a gate that can't see doesn't open."""
+        plan = self.judged(name, observed)
+        return admit(name, plan.digest, plan.gate), plan
+
+    def judged(self, name: str, observed: ObservedCluster | None = None) -> ClusterPlan:
+        """The plan with what only the running cluster can add to its verdict."""
+        plan = self.plan(name, observed)
+        if plan.view is None:
+            return plan
+        record = self.records.read(name)
+        running = self._running(plan, observed, record)
+        more = judge_running(plan.view, running, recorded_account=record.account if record else None, places=self.fleet)
+        if not more:
+            return plan
+        found = ordered([*plan.gate.findings, *more])
+        return replace(plan, gate=GateResult("refused" if has_errors(found) else plan.gate.verdict, found))
+
+    def _running(
+        self, plan: ClusterPlan, observed: ObservedCluster | None, record: Record | None
+    ) -> tuple[RunningPool, ...]:
+        recorded = dict(record.pools) if record else {}
+        drivers = {name: frozenset(found) for name, found in recorded.items()}
+        if plan.source != "Existing" and record is not None:
+            for name, pool in self._pools(plan, observed).items():
+                told = drivers_from_labels(pool.labels, (t.key for t in pool.taints))
+                drivers[name] = drivers.get(name, frozenset()) | told
+        return tuple(RunningPool(name, found) for name, found in sorted(drivers.items()))
+
+    def _pools(self, plan: ClusterPlan, observed: ObservedCluster | None) -> Mapping[str, ObservedPool]:
+        if observed is not None:
+            if isinstance(observed.pools, Unknown):
+                raise UnreadableError(observed.pools.why)
+            return observed.pools.value
+        seen = self.cloud_cluster(plan.name)
+        return observed_pools(seen) if seen is not None else {}
+
+    def standing(self, name: str) -> Standing:
+        """What is installed now. Raises UnreadableError where it can't be read: unknown isn't "nothing"."""
+        client = self.client(name)
+        lists = self.planner.components(self.ref(name).source)
+        releases = read_releases(client)
+        objects = read_objects(client, self._kinds(name, lists))
+        return Standing(
+            components_seen(lists, releases, objects), kept_from(lists, releases), live_cpu_mode(lists, releases)
+        )
+
+    def plan_standing(self, name: str) -> ClusterPlan:
+        """The plan with the CPU mode of the live release, else the probed one, and the pools that live values hold."""
+        standing = self.standing(name)
+        mode = standing.cpu_mode or self._modes.get(name)
+        return self.planner.plan(name, cpu_mode=mode, keep=standing.kept)
+
+    def api_waits(self, name: str) -> str:
+        """Empty once the cluster's API answers; else what it waits for."""
+        try:
+            self.client(name).server_version()
+        except (NotReadyError, UnreadableError) as error:
+            return error.message
+        return ""
+
+    # How it is reached
+
+    def ref(self, name: str) -> ClusterRef:
+        """Where the cluster is, by its manifest, else by its record."""
+        if name in self.fleet.clusters:
+            plan = self.plan(name)
+            if plan.view is not None:
+                account = plan.account.name if plan.account.config else ""
+                return ClusterRef(name, plan.source, plan.view.location, account)
+        record = self.records.read(name)
+        if record is None:
+            msg = f"Nothing says where cluster {name} is: no valid manifest and no record."
+            raise UnreadableError(msg)
+        return ClusterRef(name, record.source, record.location, "")
+
+    def account(self, name: str) -> Account:
+        if name in self.fleet.clusters:
+            return self.plan(name).account
+        record = self.records.read(name)
+        if record is None:
+            return Account("default")
+        kind, config_name = record.credentials
+        for config in self.fleet.provider_configs:
+            if (config.provider, config.kind, config.name) == (record.source, kind, config_name):
+                return Account(record.account, config)
+        return Account(record.account)
+
+    def cloud(self, name: str) -> Cloud:
+        account = self.account(name)
+        source = self.ref(name).source
+        with self._lock:
+            key = (source, account.name)
+            if key not in self._clouds:
+                self._clouds[key] = self.world.cloud(source, account)
+            return self._clouds[key]
+
+    def cloud_cluster(self, name: str) -> CloudCluster | None:
+        """The cluster on its cloud; None when it is known not to exist."""
+        return self.cloud(name).observe(self.ref(name))
+
+    def kubeconfig(self, name: str) -> Mapping[str, object]:
+        """Raises NotReadyError while the API isn't there, ConfigError for a kubeconfig that is missing or broken."""
+        ref = self.ref(name)
+        if ref.source != "Existing":
+            return self.cloud(name).credentials(ref)
+        return self.world.kubeconfig(name, self._secret(name))
+
+    def _secret(self, name: str) -> tuple[str, str]:
+        cluster = self.fleet.clusters.get(name)
+        existing = cluster.spec.cluster.existing if cluster else None
+        if existing is not None:
+            return existing.secret_ref.name, existing.secret_ref.key
+        record = self.records.read(name)
+        secret, _, key = (record.kubeconfig if record else "").partition("/")
+        return secret, key
+
+    def client(self, name: str) -> ClusterClient:
+        with self._lock:
+            if name not in self._clients:
+                self._clients[name] = ClusterClient(self.kubeconfig(name), name=name)
+            return self._clients[name]
+
+    def helm(self, name: str) -> Helm:
+        """Helm on the cluster; holds the lease's descriptor, so that a helm that outlives us keeps others away."""
+        held = self._leases.get(name)
+        with self._lock:
+            if name not in self._helms:
+                fds = (held.file.fd,) if held else ()
+                self._helms[name] = Helm(self.world.helm(), self.kubeconfig(name), cluster=name, pass_fds=fds)
+            return self._helms[name]
+
+    # Writing
+
+    def write(self, admission: Admission) -> None:
+        """To be called before each write: takes the cluster's lease at the first, and checks at each that it still
+        stands. Raises ClusterBusyError."""
+        name = admission.cluster
+        with self._lock:
+            held = self._leases.get(name)
+            if held is None:
+                held = leases.take(
+                    name,
+                    self.settings.home / "locks",
+                    digest=admission.digest,
+                    wait=self._lease_wait(),
+                    announce=lambda text: log.info("%s", text),
+                )
+                self._leases[name] = held
+                self._record(admission)
+            if held.client is None:
+                self._extend(name, held)
+        held.check()
+        self._recent.pop(name, None)
+
+    def _extend(self, name: str, held: leases.ClusterLease) -> None:
+        """The cluster's own Lease, as soon as its API answers; before that the file alone holds."""
+        try:
+            client = self.client(name)
+            client.server_version()
+        except (NotReadyError, UnreadableError):
+            return
+        leases.extend(held, client, wait=self._lease_wait(), announce=lambda text: log.info("%s", text))
+
+    def _lease_wait(self) -> float:
+        return max(2.0, min(LEASE_WAIT, self.deadline - time.monotonic()))
+
+    def _record(self, admission: Admission) -> None:
+        """Written before the first write, so that whatever is made can be found again. Pools only ever gain drivers."""
+        plan = self.plan(admission.cluster)
+        if plan.view is None:
+            return
+        before = self.records.read(plan.name)
+        pools = {p.name: tuple(p.drivers) for p in plan.view.pools}
+        for pool, drivers in (before.pools if before else {}).items():
+            pools[pool] = tuple(sorted({*pools.get(pool, ()), *drivers}))
+        secret = "/".join(self._secret(plan.name)) if plan.source == "Existing" else ""
+        record = Record(
+            name=plan.name,
+            source=plan.source,
+            location=plan.view.location,
+            account=plan.account.name,
+            digest=admission.digest,
+            pools=pools,
+            credentials=plan.view.credentials,
+            kubeconfig=secret,
+        )
+        if record != before:
+            self.records.write(record)
+
+    # Reading everything
+
+    def observe(self, name: str) -> ObservedCluster:
+        """Reads the cluster; never raises for what can't be read, and never writes."""
+        record = attempt(lambda: self.records.read(name))
+        if isinstance(record, Unknown):
+            return ObservedCluster(name=name, control_plane=record, pools=record, components=record, replicas=record)
+        source = self._source(name, record.value)
+        if source is None:
+            why = Unknown(
+                f"Nothing says where cluster {name} is: its manifest is invalid and it was never changed by us."
+            )
+            return ObservedCluster(name=name, control_plane=why, pools=why, components=why, replicas=why)
+        lists = self.planner.components(source)
+        return observe_cluster(
+            name,
+            cloud=None if source == "Existing" else lambda: self.cloud_cluster(name),
+            client=lambda: self.client(name),
+            components=lists,
+            kinds=self._kinds(name, lists),
+            record=record.value,
+        )
+
+    def _source(self, name: str, record: Record | None) -> str | None:
+        cluster = self.fleet.clusters.get(name)
+        if cluster is not None:
+            return cluster.spec.cluster.source
+        return record.source if record is not None else None
+
+    def _kinds(self, name: str, lists: tuple[Component, ...]) -> tuple[tuple[str, str], ...]:
+        """The kinds of our own manifests on this source, those of CRDs included."""
+        found = [(c.api_version, c.kind) for component in lists for c in _own_kinds(component)]
+        if name in self.fleet.clusters:
+            plan = self.plan(name)
+            found += [(b["apiVersion"], b["kind"]) for c in plan.installed for b in c.manifests]
+        return tuple(dict.fromkeys(found))
+
+    def known_names(self) -> tuple[str, ...]:
+        """Every cluster that a manifest names or a record holds."""
+        return tuple(sorted({*self.planner.names(), *self.records.names()}))
+
+    def observe_all(self, names: tuple[str, ...] | None = None) -> dict[str, ObservedCluster]:
+        """Clusters in threads; the slowest one's reads bound the time, not their sum."""
+        chosen = self.known_names() if names is None else names
+        with ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="observe") as pool:
+            return dict(zip(chosen, pool.map(self.observe, chosen), strict=True))
+
+    def recent(self, name: str, *, age: float = 1.0) -> ObservedCluster:
+        """An observation at most `age` seconds old: steps of one run that only read share it."""
+        with self._lock:
+            kept_at = self._recent.get(name)
+        if kept_at is not None and time.monotonic() - kept_at[0] <= age:
+            return kept_at[1]
+        seen = self.observe(name)
+        with self._lock:
+            self._recent[name] = (time.monotonic(), seen)
+        return seen
+
+    def summary(self, name: str, observed: ObservedCluster | None = None) -> ClusterSummary:
+        """Does the cluster stand as planned. Raises KeyError for a name that no manifest gives."""
+        seen = observed or self.recent(name)
+        try:
+            plan = self.judged(name, seen)
+        except UnreadableError as error:
+            return ClusterSummary(name=name, state="unknown", why=error.message)
+        return summarise(plan, seen, grace=self.settings.grace)
+
+    def fleet_plan(self) -> FleetPlan:
+        """The whole fleet's plan against recent observations."""
+        names = self.known_names()
+        with ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="observe") as pool:
+            observed = dict(zip(names, pool.map(self.recent, names), strict=True))
+        return plan_fleet(self.fleet, overlay=self.settings.overlay(), observed=observed)
+
+    # Waiting and the end
+
+    def left(self) -> float:
+        """Seconds until the run's one deadline; 0 when it has passed."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    def until(self, ready: Callable[[], str], *, pause: float = 0.2) -> str:
+        """Asks `ready` until it answers the empty text or the deadline passes; its last answer is what is waited for."""
+        while True:
+            waiting = ready()
+            if not waiting or self.left() <= 0:
+                return waiting
+            time.sleep(min(pause, self.left()))
+            pause = min(pause * 1.5, 5.0)
+
+    def close(self) -> None:
+        """Lets go of every lease and client."""
+        for held in self._leases.values():
+            held.release()
+        for helm in self._helms.values():
+            helm.close()
+        for client in self._clients.values():
+            client.close()
+        self._leases.clear()
+        self._helms.clear()
+        self._clients.clear()
+
+
+def _own_kinds(component: Component) -> tuple[CustomResource, ...]:
+    return tuple(w.resource for w in component.workloads if w.resource is not None and w.resource.values_root is None)
+
+
+@contextmanager
+def open_session(
+    settings: Settings, fleet: Fleet, *, wait: float = 0.0, world: World | None = None
+) -> Iterator[Session]:
+    """A session on the configured world, closed whatever happens."""
+    session = Session(settings, fleet, world or open_world(settings), wait=wait)
+    try:
+        yield session
+    finally:
+        session.close()

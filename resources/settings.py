@@ -1,0 +1,82 @@
+"""Settings, all from the environment, read once and passed on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from modelplane_dagster.errors import ConfigError
+
+Target = Literal["lab", "live"]
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`fleet` holds the folders of manifests; `home` the lab's state, the default Dagster instance, records and locks;
+    `chart_mirror` a folder or URL prefix of chart archives, empty for the charts' own repositories; `components` the
+    site's overlay, None for none; `secrets` a folder NAMESPACE/NAME/KEY, None for none; `webserver` the Dagster webserver's
+    address, empty where it isn't told; `grace` the seconds that a young node is left out of audits."""
+
+    fleet: tuple[Path, ...]
+    target: Target
+    home: Path
+    chart_mirror: str = ""
+    components: Path | None = None
+    secrets: Path | None = None
+    webserver: str = ""
+    reconcile: bool = False
+    grace: float = 120.0
+
+    @property
+    def instance(self) -> Path:
+        """The folder of the default Dagster instance: DAGSTER_HOME where it is set."""
+        return Path(os.environ.get("DAGSTER_HOME") or self.home / "dagster")
+
+    def overlay(self) -> Mapping[str, Mapping[str, object]] | None:
+        """The site's overlay as a mapping, None for none. Raises ConfigError when the file isn't one."""
+        if self.components is None:
+            return None
+        try:
+            parsed = yaml.safe_load(self.components.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            msg = f"MODELPLANE_COMPONENTS names {self.components}, which can't be read as YAML: {error}"
+            raise ConfigError(msg) from error
+        if not isinstance(parsed, dict) or not all(isinstance(v, dict) for v in parsed.values()):
+            msg = f"{self.components} must map component keys to their changes."
+            raise ConfigError(msg)
+        return parsed
+
+
+def default_home() -> Path:
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "modelplane-dagster"
+
+
+def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
+    """Raises ConfigError for a value that isn't one of its setting's."""
+    env = os.environ if environ is None else environ
+    target = env.get("MODELPLANE_TARGET", "lab")
+    if target not in ("lab", "live"):
+        msg = f"MODELPLANE_TARGET is {target!r}; it is lab or live."
+        raise ConfigError(msg)
+    fleet = env.get("MODELPLANE_FLEET")
+    folders = tuple(Path(p) for p in fleet.split(os.pathsep) if p) if fleet else (ROOT / "fleet", ROOT / "recipes")
+    home = Path(env["MODELPLANE_HOME"]) if env.get("MODELPLANE_HOME") else default_home()
+    return Settings(
+        fleet=folders,
+        target="live" if target == "live" else "lab",
+        home=home.expanduser().resolve(),
+        chart_mirror=env.get("MODELPLANE_CHART_MIRROR", ""),
+        components=Path(env["MODELPLANE_COMPONENTS"]) if env.get("MODELPLANE_COMPONENTS") else None,
+        secrets=Path(env["MODELPLANE_SECRETS"]) if env.get("MODELPLANE_SECRETS") else None,
+        webserver=env.get("MODELPLANE_WEBSERVER", ""),
+        reconcile=env.get("MODELPLANE_RECONCILE") == "1",
+        # A node of the lab is whole in a second or two; a real one takes minutes to pull its daemons' images.
+        grace=float(env.get("MODELPLANE_GRACE", "120" if target == "live" else "2")),
+    )

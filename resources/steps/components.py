@@ -1,0 +1,225 @@
+"""Components: charts through Helm and manifests of ours, each installed when what it depends on is healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from modelplane_dagster.actions import component_drift
+from modelplane_dagster.canonical import digest
+from modelplane_dagster.cluster_plan import ClusterPlan, object_digests, values_digest
+from modelplane_dagster.components.types import JoinedComponent
+from modelplane_dagster.findings import Finding
+from modelplane_dagster.observed import ObservedComponent
+from modelplane_dagster.placement.workloads import DIGEST_ANNOTATION
+from resources.helm import chart_ref
+from resources.helm_records import clear_pending, pending_record
+from resources.observe import COMPONENT_LABEL, CPU_COMPONENT
+from resources.steps.cpu_probe import probe_mode
+from resources.steps.result import State, StepResult, pending, recorded, upstream
+
+if TYPE_CHECKING:
+    from modelplane_dagster.gate import Admission
+    from resources.kubernetes import ClusterClient
+    from resources.session import Session
+
+PARALLEL = 4
+# How long Helm waits for a chart that others depend on to become healthy.
+HELM_WAIT = 120.0
+_FIRST_KINDS = ("Namespace", "ResourceQuota", "CustomResourceDefinition")
+
+
+def ensure_base(session: Session, name: str) -> StepResult:
+    """Every untagged component, in order of dependence, those of one level at once. Raises RefusedError."""
+    subject = f"component/{name}/serving-base"
+    admission, plan = session.admit(name)
+    return recorded(subject, lambda: _base(session, plan, admission))
+
+
+def ensure_component(session: Session, name: str, key: str) -> StepResult:
+    """One tagged or conditional component. Raises RefusedError."""
+    subject = f"component/{name}/{key}"
+    admission, plan = session.admit(name)
+    return recorded(subject, lambda: _one(session, plan, admission, key))
+
+
+def _base(session: Session, plan: ClusterPlan, admission: Admission) -> StepResult:
+    subject = f"component/{plan.name}/serving-base"
+    waits = session.until(lambda: session.api_waits(plan.name))
+    if waits:
+        return upstream(subject, waits)
+    done: dict[str, StepResult] = {}
+    with ThreadPoolExecutor(max_workers=PARALLEL, thread_name_prefix=f"base-{plan.name}") as pool:
+        for level in levels(plan.base):
+            seen = session.standing(plan.name).components
+            ready, blocked = _split(level, done)
+            for key, dependency in blocked.items():
+                done[key] = upstream(f"component/{plan.name}/{key}", dependency)
+            work = [(j, seen.get(j.key)) for j in ready]
+            results = pool.map(lambda w: _safely(session, plan, admission, *w), work)
+            done |= {j.key: r for (j, _), r in zip(work, results, strict=True)}
+    return _summary(session, plan, done)
+
+
+def levels(components: Iterable[JoinedComponent]) -> list[list[JoinedComponent]]:
+    """In order of dependence; those of one level don't depend on each other."""
+    depth: dict[str, int] = {}
+    found: list[list[JoinedComponent]] = []
+    for joined in components:
+        own = max((depth[d] + 1 for d in joined.component.depends_on if d in depth), default=0)
+        depth[joined.key] = own
+        while len(found) <= own:
+            found.append([])
+        found[own].append(joined)
+    return found
+
+
+def _split(
+    level: list[JoinedComponent], done: Mapping[str, StepResult]
+) -> tuple[list[JoinedComponent], dict[str, str]]:
+    blocked = {
+        j.key: next(d for d in j.component.depends_on if d in done and done[d].state != "ready")
+        for j in level
+        if any(d in done and done[d].state != "ready" for d in j.component.depends_on)
+    }
+    return [j for j in level if j.key not in blocked], blocked
+
+
+def _safely(
+    session: Session, plan: ClusterPlan, admission: Admission, joined: JoinedComponent, seen: ObservedComponent | None
+) -> StepResult:
+    subject = f"component/{plan.name}/{joined.key}"
+    return recorded(subject, lambda: _ensure(session, plan, admission, joined, seen))
+
+
+def _summary(session: Session, plan: ClusterPlan, done: Mapping[str, StepResult]) -> StepResult:
+    subject = f"component/{plan.name}/serving-base"
+    seen = session.standing(plan.name).components
+    table = tuple(row(j, seen.get(j.key), done[j.key].state) for j in plan.base)
+    findings = tuple(f for r in done.values() for f in r.findings)
+    changed = any(r.changed for r in done.values())
+    bad = [r for r in done.values() if r.state != "ready"]
+    tables = {"Components": table}
+    if not bad:
+        text = f"{len(done)} components are installed"
+        return StepResult(subject, "ready", text, findings, changed, tables)
+    failed = [r for r in bad if r.state == "failed"]
+    first = (failed or bad)[0]
+    state: State = "failed" if failed else "pending"
+    return StepResult(subject, state, f"{first.subject}: {first.sentence}", findings, changed, tables)
+
+
+def row(joined: JoinedComponent, seen: ObservedComponent | None, state: str) -> Mapping[str, str | int]:
+    pin = joined.component.pin
+    return {
+        "component": joined.key,
+        "chart": pin.chart if pin else "manifests",
+        "version": pin.version if pin else "-",
+        "values": (values_digest(joined)[7:19] if pin else digest(list(object_digests(joined).values()))[7:19]),
+        "revision": seen.revision if seen else 0,
+        "state": seen.state if seen else "absent",
+        "step": state,
+    }
+
+
+def _one(session: Session, plan: ClusterPlan, admission: Admission, key: str) -> StepResult:
+    subject = f"component/{plan.name}/{key}"
+    waits = session.until(lambda: session.api_waits(plan.name))
+    if waits:
+        return upstream(subject, waits)
+    standing = session.standing(plan.name)
+    findings: tuple[Finding, ...] = ()
+    if key == CPU_COMPONENT and key not in standing.components:
+        findings = probe_mode(session, plan)
+    plan = session.plan_standing(plan.name)
+    joined = plan.component(key)
+    waits = session.until(lambda: _missing(session, plan.name, joined.component.depends_on))
+    if waits:
+        return upstream(subject, waits)
+    result = _ensure(session, plan, admission, joined, session.standing(plan.name).components.get(key))
+    seen = session.standing(plan.name).components.get(key)
+    tables = {**result.tables, "Release": (row(joined, seen, result.state),)}
+    notes = {**result.notes, "serves": ", ".join(joined.serves) or "-", "reason": joined.reason}
+    return StepResult(
+        subject, result.state, result.sentence, (*findings, *result.findings), result.changed, tables, notes
+    )
+
+
+def _missing(session: Session, name: str, needs: Iterable[str]) -> str:
+    """Empty once every dependency stands and is healthy."""
+    standing = session.standing(name)
+    for key in needs:
+        seen = standing.components.get(key)
+        if seen is None or seen.state not in ("deployed", "applied"):
+            return f"component {key}, which is {seen.state if seen else 'not installed'}"
+    return ""
+
+
+def _ensure(
+    session: Session, plan: ClusterPlan, admission: Admission, joined: JoinedComponent, seen: ObservedComponent | None
+) -> StepResult:
+    subject = f"component/{plan.name}/{joined.key}"
+    drift = "it isn't installed" if seen is None else component_drift(joined, seen)
+    changed = False
+    if drift:
+        session.write(admission)
+        _install(session, plan, admission, joined, seen)
+        changed = True
+    waits = _workloads_wait(session.client(plan.name), joined)
+    if waits:
+        return pending(subject, waits, changed=changed)
+    return StepResult(subject, "ready", joined.reason, changed=changed, notes={"why": drift} if drift else {})
+
+
+def _install(
+    session: Session, plan: ClusterPlan, admission: Admission, joined: JoinedComponent, seen: ObservedComponent | None
+) -> None:
+    client = session.client(plan.name)
+    first = [b for b in joined.manifests if b["kind"] in _FIRST_KINDS]
+    rest = [b for b in joined.manifests if b["kind"] not in _FIRST_KINDS]
+    apply_objects(client, joined.key, first)
+    component = joined.component
+    if component.pin is not None:
+        if seen is not None and seen.state.startswith("pending-"):
+            # One of the two failed attempts of our own that are cleared; the lease is held, so no helm of ours still runs.
+            record = pending_record(client, seen.release, seen.namespace)
+            if record is not None:
+                clear_pending(client, record)
+        depended = any(component.key in other.component.depends_on for other in plan.installed)
+        session.helm(plan.name).upgrade_install(
+            component.release,
+            chart_ref(component.pin, mirror=session.world.chart_mirror),
+            component.namespace,
+            joined.values,
+            wait="ready" if depended else "none",
+            timeout=HELM_WAIT,
+        )
+        session.write(admission)
+    apply_objects(client, joined.key, rest)
+
+
+def apply_objects(client: ClusterClient, key: str, bodies: Iterable[Mapping[str, Any]]) -> None:
+    """Our own manifests, marked with their component and the digest that they are applied with."""
+    for body in bodies:
+        metadata = dict(body["metadata"])
+        metadata["labels"] = {**(metadata.get("labels") or {}), COMPONENT_LABEL: key}
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), DIGEST_ANNOTATION: digest(dict(body))}
+        client.apply({**body, "metadata": metadata})
+
+
+def _workloads_wait(client: ClusterClient, joined: JoinedComponent) -> str:
+    """Empty once the chart's own Deployments and StatefulSets are available; DaemonSets are judged by their pools."""
+    component = joined.component
+    if component.pin is None:
+        return ""
+    for kind in ("Deployment", "StatefulSet"):
+        for body in client.list("apps/v1", kind, namespace=component.namespace):
+            annotations = body["metadata"].get("annotations") or {}
+            if annotations.get("meta.helm.sh/release-name") != component.release:
+                continue
+            wanted = int((body.get("spec") or {}).get("replicas", 1))
+            ready = int((body.get("status") or {}).get("readyReplicas") or 0)
+            if ready < wanted:
+                return f"{kind} {body['metadata']['name']} has {ready} of {wanted} replicas ready"
+    return ""
