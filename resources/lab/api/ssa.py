@@ -195,12 +195,8 @@ def _conflict(conflicts: Mapping[Writer, Set]) -> ApiError:
             by += f" using {who.api_version}"
         causes.extend(Cause("FieldManagerConflict", by, path) for path in paths(clash))
     count = len(causes)
-    words = f"{count} conflict" if count == 1 else f"{count} conflicts"
-    managers = {cause.message for cause in causes}
-    if len(managers) == 1:
-        listed = f"{managers.pop()}: {causes[0].field}" if count == 1 else _listed(causes)
-    else:
-        listed = _listed(causes)
+    words = "1 conflict" if count == 1 else f"{count} conflicts"
+    listed = f"{causes[0].message}: {causes[0].field}" if count == 1 else _listed(causes)
     return ApiError(409, f"Apply failed with {words}: {listed}", causes=tuple(causes))
 
 
@@ -208,4 +204,7 @@ def _listed(causes: list[Cause]) -> str:
     by: dict[str, list[str]] = {}
     for cause in causes:
         by.setdefault(cause.message, []).append(cause.field)
-    return "\n".join(f"{who}:\n" + "\n".join(f"- {path}" for path in fields) for who, fields in by.items())
+    return "\n".join(
+        f"conflicts{who.removeprefix('conflict')}:\n" + "\n".join(f"- {path}" for path in fields)
+        for who, fields in by.items()
+    )

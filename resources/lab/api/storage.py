@@ -159,6 +159,15 @@ class Storage:
             if not namespace or name[0] == namespace:
                 yield name, kind[name]
 
+    def count(self, key: Key) -> int:
+        return len(self._kinds.get(key, {}))
+
+    def first(self, key: Key) -> Name:
+        """The name that was stored first; KeyError where there is none."""
+        for name in self._kinds.get(key, {}):
+            return name
+        raise KeyError(key)
+
     def resources(self) -> list[Key]:
         return list(self._kinds)
 
