@@ -229,6 +229,11 @@ _JOIN = _area(
         "UnknownValuesPath": (E_, "A component sets a value that its chart doesn't read.", "Correct the path."),
         "WrongValuesType": (E_, "A component sets a value of the wrong type.", "Give a value of the type shown."),
         "PublishedTwice": (E_, "Two components of a list publish one driver.", "Keep one publisher a driver."),
+        "PublisherDropped": (
+            E_,
+            "A component publishes a claimed driver, and its tags leave it out.",
+            "Add the driver to the component's tags.",
+        ),
         "OverlayInvalid": (
             E_,
             "The site's component overlay names an unknown component or field.",

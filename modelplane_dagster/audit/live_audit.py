@@ -26,7 +26,7 @@ from modelplane_dagster.audit.live import LiveCluster, LivePod, LiveWorkload
 from modelplane_dagster.audit.live_tolerations import toleration_findings
 from modelplane_dagster.audit.ownership import Matched, Ownership, ownership
 from modelplane_dagster.audit.plan_audit import PlacementRow
-from modelplane_dagster.audit.tolerations import allows, listed, pools_named
+from modelplane_dagster.audit.tolerations import allows, kept_pool, listed
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import JoinedComponent
 from modelplane_dagster.findings import Finding, finding, ordered
@@ -88,7 +88,7 @@ def audit_live(
         *(d.finding for d in disagreements),
         *_reach(scene, disagreements),
         *_leftovers(scene, disagreements),
-        *toleration_findings(view, whose, scene.groups, disagreements),
+        *toleration_findings(view, whose, scene.groups, disagreements=disagreements, orphan_pools=orphan_pools),
     ]
     return LiveAudit(_rows(scene), ordered(found))
 
@@ -158,6 +158,7 @@ def _reach_of(
     there = [m.live for m in matches if m.live]
     missed: dict[tuple[str, str], list[str]] = defaultdict(list)
     strayed: dict[str, list[str]] = defaultdict(list)
+    standing_there = _standing(scene.landed or {}, there)
     for group in scene.groups:
         open_names = [n for n in group.names if n not in explained] if explained else group.names
         if not open_names:
@@ -167,25 +168,20 @@ def _reach_of(
             if not selecting:
                 missed[group.place, _why_missed(matches, group.node)].extend(open_names)
             elif scene.landed is not None:
-                standing_there = _standing(scene.landed, there)
                 absent = [n for n in open_names if n not in standing_there]
                 if absent:
                     missed[group.place, "its template selects it, and no pod of it is there"].extend(absent)
-        elif not expected.may(group.node) and not _kept(scene, matches, group.node):
-            on = open_names if selecting else [n for n in open_names if n in _standing(scene.landed or {}, there)]
+        elif not expected.may(group.node) and not kept_pool(
+            scene.view, group.node.pool, [m.instance.placement for m in matches], scene.orphan_pools
+        ):
+            on = open_names if selecting else [n for n in open_names if n in standing_there]
             strayed[group.place].extend(on)
     yield from _missed(scene.view, expected, matches, missed)
     yield from _strayed(scene.view, expected, matches, strayed)
 
 
-def _kept(scene: _Scene, matches: tuple[Matched, ...], node: NodeFacts) -> bool:
-    """A pool that the manifest holds no more, and that our own values still name: lists shrink through prune alone."""
-    if not node.pool or any(p.name == node.pool for p in scene.view.pools):
-        return False
-    return node.pool in scene.orphan_pools or any(node.pool in pools_named(m.instance.placement) for m in matches)
-
-
 def _standing(landed: Landed, there: list[LiveWorkload]) -> frozenset[str]:
+    """The nodes where pods of any of these stand."""
     sets = [landed.get(w.uid, frozenset()) for w in there]
     return sets[0] if len(sets) == 1 else frozenset().union(*sets)
 

@@ -9,23 +9,23 @@ from modelplane_dagster.audit.expect import Expectation, expectation
 from modelplane_dagster.audit.judged import Group
 from modelplane_dagster.audit.live import LiveWorkload
 from modelplane_dagster.audit.ownership import Ownership
-from modelplane_dagster.audit.tolerations import allows, keyless, listed, opening, spell
+from modelplane_dagster.audit.tolerations import allows, kept_pool, keyless, listed, opening, spell
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.findings import Finding, finding
+from modelplane_dagster.kube.objects import PodPlacement
 
 
 def toleration_findings(
-    view: ClusterView, whose: Ownership, groups: tuple[Group, ...], disagreements: Iterable[Difference]
+    view: ClusterView,
+    whose: Ownership,
+    groups: tuple[Group, ...],
+    *,
+    disagreements: Iterable[Difference],
+    orphan_pools: frozenset[str],
 ) -> Iterator[Finding]:
     """Of ours, faults; of others, information. An orphan's workloads are told as orphans alone."""
     explained = {d.name: d.nodes for d in disagreements}
-    ours: list[tuple[str, LiveWorkload, Expectation | None]] = [
-        (m.instance.component.key, m.live, expectation(view, m.instance.component, m.instance.workload))
-        for m in whose.matched
-        if m.live
-    ]
-    ours += [(u.component.key, u.live, None) for u in whose.undeclared if u.live.kind != "DaemonSet"]
-    for key, live, expected in ours:
+    for key, live, expected, planned in _ours(view, whose):
         subject = f"component/{view.name}/{key}"
         everything = keyless(live.placement)
         if everything:
@@ -35,7 +35,10 @@ def toleration_findings(
                 f"{live.kind} {live.name} tolerates every taint: {spell(everything[0])} names no key.",
             )
         known = explained.get(live.name, frozenset())
-        for toleration, pools in _too_broad(live, expected, groups, known).items():
+        open_groups = [
+            g for g in groups if g.node.name not in known and not kept_pool(view, g.node.pool, planned, orphan_pools)
+        ]
+        for toleration, pools in _too_broad(live, expected, open_groups).items():
             yield finding(
                 "TolerationTooBroad",
                 subject,
@@ -51,14 +54,25 @@ def toleration_findings(
             )
 
 
-def _too_broad(
-    live: LiveWorkload, expected: Expectation | None, groups: tuple[Group, ...], explained: frozenset[str]
-) -> dict[str, list[str]]:
+def _ours(
+    view: ClusterView, whose: Ownership
+) -> Iterator[tuple[str, LiveWorkload, Expectation | None, tuple[PodPlacement, ...]]]:
+    """Component key, what runs, what is expected of it, and its placement by the plan where it has one."""
+    for match in whose.matched:
+        if match.live:
+            i = match.instance
+            yield i.component.key, match.live, expectation(view, i.component, i.workload), (i.placement,)
+    for item in whose.undeclared:
+        if item.live.kind != "DaemonSet":
+            yield item.component.key, item.live, None, ()
+
+
+def _too_broad(live: LiveWorkload, expected: Expectation | None, groups: Iterable[Group]) -> dict[str, list[str]]:
     opened: dict[str, list[str]] = {}
     daemon = live.kind == "DaemonSet"
     for group in groups:
         pool = group.node.pool
-        if not pool or (expected is not None and expected.needs(pool)) or group.node.name in explained:
+        if not pool or (expected is not None and expected.needs(pool)):
             continue
         if not allows(live.placement, group.node, daemon=daemon, host_network=live.host_network):
             continue

@@ -23,6 +23,7 @@ from modelplane_dagster.components.types import (
     Grant,
     Knob,
     Reach,
+    Same,
     Values,
     When,
 )
@@ -106,7 +107,7 @@ AWS_DRANET = Component(
 NIC_CLUSTER_POLICY = CustomResource("mellanox.com/v1alpha1", "NicClusterPolicy", "nicclusterpolicies", namespaced=False)
 
 
-def _network_values(_: ClusterView) -> Values:
+def _network_values() -> Values:
     """Our Node Feature Discovery labels; the chart's rule for NICs stays, and needs its CRDs."""
     return {
         "nfd": {"enabled": False, "deployNodeFeatureRules": True},
@@ -150,7 +151,7 @@ NETWORK_OPERATOR = Component(
     drivers=TAGS,
     when=When("its fabric is InfiniBand and it claims gpu.nvidia.com", infiniband_pools),
     depends_on=("node-feature-discovery",),
-    values=_network_values,
+    values=Same(_network_values()),
     settings={
         "nfd.enabled": "boolean",
         "nfd.deployNodeFeatureRules": "boolean",

@@ -83,7 +83,7 @@ CLOUD: Mapping[str, tuple[Component, ...]] = MappingProxyType(
             dra_driver(OPERATOR_ROOT, after=("gpu-operator",)),
             CIVO_AUTOSCALER,
         ),
-        "Existing": (*_SUBSTRATE, dra_driver(IMAGE_ROOT, after=("node-feature-discovery",)), AMD_GPU_OPERATOR),
+        "Existing": (*_SUBSTRATE, dra_driver(IMAGE_ROOT), AMD_GPU_OPERATOR),
     }
 )
 

@@ -25,6 +25,7 @@ from modelplane_dagster.components.types import (
     Grant,
     Knob,
     Reach,
+    Same,
     Values,
 )
 from modelplane_dagster.drivers import NVIDIA
@@ -52,19 +53,6 @@ def _label_terms() -> dict[str, Any]:
 
 
 QUOTA_KEY = "dra-driver-critical-pods-quota"
-
-
-def _quota_manifests(_: ClusterView) -> tuple[dict[str, Any], ...]:
-    return namespace_objects(DRIVER_NAMESPACE, (dra_driver("/"),))
-
-
-CRITICAL_PODS_QUOTA = Component(
-    key=QUOTA_KEY,
-    namespace=DRIVER_NAMESPACE,
-    drivers=TAGS,
-    manifests=_quota_manifests,
-    note="The DRA driver's namespace, and room there for its system-node-critical pods.",
-)
 
 
 def _driver_values(root: str) -> Callable[[ClusterView], Values]:
@@ -156,6 +144,15 @@ def dra_driver(root: str, *, after: tuple[str, ...] = ()) -> Component:
         crds=(CustomResource("resource.nvidia.com/v1beta1", "ComputeDomain", "computedomains", namespaced=True),),
         crds_need_apply=True,
     )
+
+
+CRITICAL_PODS_QUOTA = Component(
+    key=QUOTA_KEY,
+    namespace=DRIVER_NAMESPACE,
+    drivers=TAGS,
+    manifests=Same(namespace_objects(DRIVER_NAMESPACE, (dra_driver("/"),))),
+    note="The DRA driver's namespace, and room there for its system-node-critical pods.",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,22 @@ def place_all(fleet: Fleet, offers: Sequence[ClusterOffer]) -> tuple[Placement, 
     return tuple(done[key] for key in sorted(done))
 
 
+def matching_pools(fleet: Fleet, key: tuple[str, str], offers: Sequence[ClusterOffer]) -> tuple[tuple[str, str], ...]:
+    """Every pool, as cluster and name, that a member of the deployment could be placed on by its selectors alone, room
+    left aside."""
+    deployment = fleet.deployments[key]
+    search = _Search(fleet, key, deployment)
+    found = []
+    for offer in sorted(offers, key=lambda o: o.view.name):
+        if not search.selects(offer):
+            continue
+        for pool in offer.view.pools:
+            engines = deployment.spec.template.spec.engines
+            if any(search.matches(engine, member, pool, offer) for engine in engines for member in engine.members):
+                found.append((offer.view.name, pool.name))
+    return tuple(found)
+
+
 def _own(offer: ClusterOffer, key: tuple[str, str]) -> int:
     return sum(1 for r in offer.replicas if (r.namespace, r.deployment) == key)
 
@@ -153,9 +169,15 @@ class _Search:
         self.selected = 0
         self.matched = 0
 
-    def admits(self, offer: ClusterOffer) -> bool:
+    def selects(self, offer: ClusterOffer) -> bool:
         wanted = self.deployment.spec.template.spec.cluster_selector.match_labels
-        if any(offer.view.labels.get(k) != v for k, v in wanted.items()):
+        return all(offer.view.labels.get(k) == v for k, v in wanted.items())
+
+    def matches(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> bool:
+        return self._match(engine, member, pool, offer) is not None
+
+    def admits(self, offer: ClusterOffer) -> bool:
+        if not self.selects(offer):
             return False
         self.selected += 1
         return offer.admitted and _tolerated(self.deployment, offer)

@@ -69,8 +69,9 @@ def control_plane_request(view: ClusterView) -> Request:
         "nodePools": [
             {
                 "name": SYSTEM_POOL,
-                "initialNodeCount": 1,
-                "autoscaling": _autoscaling(SYSTEM.minimum, SYSTEM.maximum),
+                # For each zone, as its bounds are: the cluster's zones aren't known yet, and each gets one node.
+                "initialNodeCount": SYSTEM.minimum,
+                "autoscaling": {"enabled": True, "minNodeCount": SYSTEM.minimum, "maxNodeCount": SYSTEM.maximum},
                 "config": {
                     "machineType": SYSTEM.machine,
                     "diskSizeGb": DEFAULT_DISK_GB,

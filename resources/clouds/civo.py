@@ -8,7 +8,7 @@ pools: bounds are for the autoscaler inside the cluster, and an autoscaled pool'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -30,7 +30,7 @@ from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.civo import owned_name
 from modelplane_dagster.sources.record import SYSTEM_POOL
 from resources.clouds.drift import demand_account, labels_to_set, taints_to_add
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, api_key, by_status
+from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 ENDPOINT = "https://api.civo.com"
@@ -120,12 +120,13 @@ class CivoCloud:
         self._check_account(ref)
         cluster = self._own_cluster(ref)
         if cluster is None:
-            network, _ = self._ensure_named(ref, "/v2/networks", "label", request["network"])
-            firewall, _ = self._ensure_named(
-                ref, "/v2/firewalls", "name", {**request["firewall"], "network_id": network}
-            )
-            body = {**request["cluster"], "network_id": network, "firewall_id": firewall}
-            self._api.call("POST", _CLUSTERS, body=body)
+            with about(f"create cluster {ref.name}"):
+                network = self._ensure_named(ref, "/v2/networks", "label", request["network"])
+                firewall = self._ensure_named(
+                    ref, "/v2/firewalls", "name", {**request["firewall"], "network_id": network}
+                )
+                body = {**request["cluster"], "network_id": network, "firewall_id": firewall}
+                self._create(_CLUSTERS, body, made=lambda: self._own_cluster(ref) is not None)
             return Progress("pending", f"cluster {ref.name}, just asked for", changed=True)
         if cluster.get("status") not in _USABLE or not cluster.get("ready"):
             return Progress("pending", f"cluster {ref.name}, which is {cluster.get('status')}")
@@ -143,7 +144,12 @@ class CivoCloud:
         if _required(cluster, name) is None:
             if _actual(cluster, name) is not None:
                 return Progress("pending", f"the end of the old pool {name}")
-            self._api.call("POST", f"{_CLUSTERS}/{cluster['id']}/pools", body=body)
+            with about(f"create pool {name} of cluster {ref.name}"):
+                self._create(
+                    f"{_CLUSTERS}/{cluster['id']}/pools",
+                    body,
+                    made=lambda: _required(self._own_cluster(ref) or {}, name) is not None,
+                )
             return Progress("pending", f"pool {name}, just asked for", changed=True)
         self._check_own(ref, cluster, name, body)
         return self._settle(ref, cluster, name, body, fixed="autoscaling" not in request)
@@ -283,8 +289,7 @@ class CivoCloud:
         more = taints_to_add([Taint.parse(t) for t in body["taints"]], taints)
         count = int(required["count"])
         wanted = int(body["count"]) if fixed else count
-        changed = bool(add or more or wanted != count)
-        if changed:
+        if add or more or wanted != count:
             put: dict[str, Any] = {
                 "region": ref.location,
                 "labels": {**labels, **add},
@@ -293,20 +298,27 @@ class CivoCloud:
             if fixed:
                 put["count"] = wanted
             self._api.call("PUT", f"{_CLUSTERS}/{cluster['id']}/pools/{name}", body=put)
+            return Progress("pending", f"pool {name} to be updated", changed=True)
         joined = _joined(cluster, name)
-        if joined != wanted:
-            return Progress("pending", f"pool {name}: {joined} of {wanted} nodes are up", changed=changed)
-        return Progress("ready", changed=changed)
+        if joined != count:
+            return Progress("pending", f"pool {name}: {joined} of {count} nodes are up")
+        return Progress("ready")
 
     def _by_name(self, ref: ClusterRef, path: str, key: str, name: str) -> Json | None:
         return next((n for n in self._api.get(path, {"region": ref.location}) if n.get(key) == name), None)
 
-    def _ensure_named(self, ref: ClusterRef, path: str, key: str, body: Mapping[str, Any]) -> tuple[str, bool]:
-        """The id of the network or firewall, and whether it was made now."""
+    def _ensure_named(self, ref: ClusterRef, path: str, key: str, body: Mapping[str, Any]) -> str:
+        """The id of the network or firewall, which is made where it isn't there."""
         found = self._by_name(ref, path, key, body[key])
-        if found is not None:
-            return str(found["id"]), False
-        return str(self._api.call("POST", path, body=body)["id"]), True
+        return str((found or self._api.call("POST", path, body=body))["id"])
+
+    def _create(self, path: str, body: Mapping[str, Any], *, made: Callable[[], bool]) -> None:
+        """After a lost reply `made` looks whether the request arrived all the same."""
+        try:
+            self._api.call("POST", path, body=body)
+        except CloudRetryableError:
+            if not made():
+                raise
 
     def _delete(self, ref: ClusterRef, path: str, what: str) -> Progress:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from modelplane_dagster.errors import CloudCredentialsError, CloudNameTakenError
+from modelplane_dagster.errors import CloudCredentialsError, CloudError, CloudNameTakenError, CloudRetryableError
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import CLUSTER_TAG, OWNER_TAG
 from resources.clouds.seam import ClusterRef
@@ -17,6 +17,14 @@ from resources.clouds.seam import ClusterRef
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
 ATTEMPTS = 3
+
+
+class AbsentError(CloudError):
+    """The cloud knows no such thing. Adapters turn it into None, or into ready for a deletion."""
+
+
+class LostReplyError(CloudRetryableError):
+    """The request may have been acted on: a create reads again before it says so."""
 
 
 def labels_to_set(want: Mapping[str, str], have: Mapping[str, str]) -> dict[str, str]:

@@ -403,7 +403,7 @@ class EksCloud:
         try:
             with self._asking(what):
                 call()
-        except (errors.CloudBusyError, _LostReplyError):
+        except (errors.CloudBusyError, drift.LostReplyError):
             return
 
     def _found(self, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - a boto3 answer
@@ -411,7 +411,7 @@ class EksCloud:
         try:
             with self._asking(what):
                 return call()
-        except _AbsentError:
+        except drift.AbsentError:
             return None
 
     @contextmanager
@@ -430,7 +430,7 @@ class EksCloud:
         except known.ParamValidationError as error:
             raise errors.CloudInvalidError(f"EKS can't {what}: {error}") from error
         except (known.HTTPClientError, known.ResponseStreamingError) as error:
-            raise _LostReplyError(f"EKS couldn't be reached to {what}: {error}") from error
+            raise drift.LostReplyError(f"EKS couldn't be reached to {what}: {error}") from error
         except known.BotoCoreError as error:
             raise errors.CloudRetryableError(f"EKS couldn't be asked to {what}: {error}") from error
 
@@ -440,17 +440,9 @@ class EksCloud:
         raise kind(f"EKS couldn't {what}: {text or 'it gives no reason'}", code=inside)
 
 
-class _AbsentError(errors.CloudError):
-    """The cloud knows no such thing."""
-
-
-class _LostReplyError(errors.CloudRetryableError):
-    """The request may have been acted on."""
-
-
 def _by_code(code: str, error: Any) -> type[errors.CloudError]:  # noqa: ANN401 - a ClientError, typed by the lazy SDK
     if code in ("ResourceNotFoundException", "NoSuchEntity") or code.endswith(".NotFoundException"):
-        return _AbsentError
+        return drift.AbsentError
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     fallback = errors.CloudRetryableError if status == 429 or status >= 500 else errors.CloudInvalidError
     return _BY_CODE.get(code, fallback)

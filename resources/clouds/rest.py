@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -53,6 +54,15 @@ class Reply:
     status: int
     code: str
     text: str
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Puts what was being done before the cloud's own words; type, code and pause stay."""
+    try:
+        yield
+    except CloudError as error:
+        raise type(error)(f"{what}: {error.message}", code=error.code, retry_after=error.retry_after) from error
 
 
 def api_key(secrets: Mapping[str, str] | None, *, env: str, simulated: bool) -> str:

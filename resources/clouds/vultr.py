@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -24,12 +24,13 @@ from modelplane_dagster.errors import (
     CloudInvalidError,
     CloudNameTakenError,
     CloudQuotaError,
+    CloudRetryableError,
     NotReadyError,
 )
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import SYSTEM_POOL
 from resources.clouds.drift import demand_account, labels_to_set, taints_to_add
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, api_key, by_status
+from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 ENDPOINT = "https://api.vultr.com"
@@ -98,7 +99,8 @@ class VultrCloud:
         self._check_account(ref)
         cluster = self._own_cluster(ref)
         if cluster is None:
-            self._create(ref, _CLUSTERS, request, plans=[p["plan"] for p in request["node_pools"]])
+            with about(f"create cluster {ref.name}"):
+                self._create(ref, _CLUSTERS, request, made=lambda: self._own_cluster(ref) is not None)
             return Progress("pending", f"cluster {ref.name}, just asked for", changed=True)
         if cluster.get("status") != "active":
             return Progress("pending", f"cluster {ref.name}, which is {cluster.get('status')}")
@@ -228,7 +230,9 @@ class VultrCloud:
     def _ensure_pool_in(self, ref: ClusterRef, cluster: Json, name: str, request: Mapping[str, Any]) -> Progress:
         pool = self._own_pool(ref, cluster["id"], name)
         if pool is None:
-            self._create(ref, f"{_CLUSTERS}/{cluster['id']}/node-pools", request, plans=[request["plan"]])
+            path = f"{_CLUSTERS}/{cluster['id']}/node-pools"
+            with about(f"create pool {name} of cluster {ref.name}"):
+                self._create(ref, path, request, made=lambda: self._own_pool(ref, cluster["id"], name) is not None)
             return Progress("pending", f"pool {name}, just asked for", changed=True)
         if pool.get("plan") != request["plan"]:
             raise CloudInvalidError(
@@ -250,10 +254,11 @@ class VultrCloud:
             self._api.call("PATCH", path, body=resize)
             changed = True
         seen = _pool(pool, ref)
-        wanted = resize.get("node_quantity", seen.count)
-        if seen.state in ("creating", "updating") or seen.joined < wanted:
-            return Progress("pending", f"pool {seen.name}: {seen.joined} of {wanted} nodes are up", changed=changed)
-        return Progress("ready", changed=changed)
+        if changed:
+            return Progress("pending", f"pool {seen.name} to be updated", changed=True)
+        if seen.state != "ready":
+            return Progress("pending", f"pool {seen.name}: {seen.joined} of {seen.count} nodes are up")
+        return Progress("ready")
 
     def _relabel(self, path: str, pool: Json, request: Mapping[str, Any]) -> bool:
         """A label can't be changed: one with another value is deleted, then made again."""
@@ -274,14 +279,19 @@ class VultrCloud:
             self._api.call("POST", f"{path}/taints", body=taint.as_dict())
         return bool(wrong)
 
-    def _create(self, ref: ClusterRef, path: str, body: Mapping[str, Any], *, plans: list[str]) -> None:
-        """Vultr refuses a sold-out plan as a bad request, so the region's availability tells the two apart."""
+    def _create(self, ref: ClusterRef, path: str, body: Mapping[str, Any], *, made: Callable[[], bool]) -> None:
+        """After a lost reply `made` looks whether the request arrived all the same. Vultr refuses a sold-out plan as a
+        bad request, so the region's availability tells the two apart."""
         try:
             self._api.call("POST", path, body=body)
+        except CloudRetryableError:
+            if not made():
+                raise
         except CloudInvalidError as error:
+            plans = {pool["plan"] for pool in body.get("node_pools", [body])}
             location = ref.location or str(body.get("region", ""))
             available = set(self._api.get(f"/v2/regions/{location}/availability")["available_plans"])
-            gone = sorted(set(plans) - available)
+            gone = sorted(plans - available)
             if not gone:
                 raise
             raise CloudCapacityError(

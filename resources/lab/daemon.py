@@ -21,7 +21,7 @@ from resources.lab.api.app import KubeApp, Receive, Scope, Send
 from resources.lab.api.certificates import loopback_certificate
 from resources.lab.api.clusters import Clusters
 from resources.lab.control import Control
-from resources.lab.home import PID_FILE, PORT_FILE, locked_pidfile, read_token
+from resources.lab.home import PORT_FILE, locked_pidfile, read_token
 
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _ALIVE_EVERY = 2.0  # seconds between looks at the home
@@ -94,7 +94,7 @@ class Lab:
 
     async def _watch_home(self) -> None:
         """Stops the daemon when its home is taken away, so that a removed folder leaves no process behind."""
-        while (self.home / PID_FILE).exists():
+        while self.home.is_dir():
             await asyncio.sleep(_ALIVE_EVERY)
         self.stop()
 

@@ -13,7 +13,11 @@ import uvicorn
 
 @contextmanager
 def serving(app) -> Iterator[str]:
-    """The app's URL, while it answers."""
+    """The app's URL, while it answers. A cloud that doesn't speak HTTP serves itself."""
+    if hasattr(app, "serve"):
+        with app.serve() as url:
+            yield url
+        return
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none")

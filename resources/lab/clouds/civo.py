@@ -52,22 +52,17 @@ class _Refused(Exception):
         self.reply = Reply(status, {"result": "failed", "code": code, "reason": reason, "details": ""})
 
 
-def app(state: CloudState, *, api_key: str = "") -> Wire:
-    """The ASGI app. Any bearer passes, unless `api_key` is set."""
-    return _Civo(state, api_key).wire
+class CivoSim(Wire):
+    """The ASGI app. Any bearer passes, unless `api_key` is set. Networks and firewalls are kept in memory: a restarted
+    lab has none, and its clusters stand."""
 
-
-class _Civo:
-    """Networks and firewalls are kept in memory: a restarted lab makes the missing ones anew when asked."""
-
-    def __init__(self, state: CloudState, api_key: str) -> None:
-        self.state = state
+    def __init__(self, state: CloudState, *, api_key: str = "") -> None:
+        limited = Reply(429, {"code": "rate_limited", "reason": "Too many requests"}, {"Retry-After": "0"})
+        gone = Reply(404, {"code": "not_found", "reason": "No such path"})
+        super().__init__(state, throttled=lambda: limited, missing=lambda _call: gone)
         self.api_key = api_key
         self.networks: dict[str, dict[str, Any]] = {}
         self.firewalls: dict[str, dict[str, Any]] = {}
-        limited = Reply(429, {"code": "rate_limited", "reason": "Too many requests"}, {"Retry-After": "0"})
-        gone = Reply(404, {"code": "not_found", "reason": "No such path"})
-        self.wire = Wire(state, throttled=lambda: limited, missing=lambda _call: gone)
         self._reads()
         self._writes()
 
@@ -107,7 +102,7 @@ class _Civo:
                 return refused.reply
 
         kind = {"GET": "read", "DELETE": "delete"}.get(method, "write")
-        self.wire.route(method, pattern, kind, meaning, guarded)  # type: ignore[arg-type]  # the three kinds above
+        self.route(method, pattern, kind, meaning, guarded)  # type: ignore[arg-type]  # the three kinds above
 
     # Reads
 

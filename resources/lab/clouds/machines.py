@@ -109,3 +109,9 @@ def azure_size(name: str) -> Machine | None:
     if match is None:
         return None
     return Machine(int(match["n"]), int(match["n"]) * _AZURE_CPU[match["family"]] * _GIB)
+
+
+def azure_sizes() -> list[str]:
+    """All the sizes on offer."""
+    plain = [f"Standard_{f}{n}{s}_v5" for f in _AZURE_CPU for n in (2, 4, 8, 16, 32, 48, 64) for s in ("s", "as", "ds")]
+    return [*plain, *_AZURE_GPUS]

@@ -45,22 +45,18 @@ def _error(status: int, text: str) -> Reply:
     return Reply(status, {"error": text, "status": status})
 
 
-def app(state: CloudState, *, api_key: str = "") -> Wire:
+class VultrSim(Wire):
     """The ASGI app. Any bearer passes, unless `api_key` is set."""
-    return _Vultr(state, api_key).wire
 
-
-class _Vultr:
-    def __init__(self, state: CloudState, api_key: str) -> None:
-        self.state = state
-        self.api_key = api_key
-        # The plan that a create under a capacity fault asked for, by the fault's subject.
-        self._refused: dict[str, str] = {}
-        self.wire = Wire(
+    def __init__(self, state: CloudState, *, api_key: str = "") -> None:
+        super().__init__(
             state,
             throttled=lambda: Reply(429, {"error": "Rate limit exceeded", "status": 429}, {"Retry-After": "0"}),
             missing=lambda _call: _error(404, "Invalid API path"),
         )
+        self.api_key = api_key
+        # The plan that a create under a capacity fault asked for, by the fault's subject.
+        self._refused: dict[str, str] = {}
         self._reads()
         self._writes()
 
@@ -75,8 +71,8 @@ class _Vultr:
         add("GET", _CLUSTER + "/config", "config", self._config)
         add("GET", _CLUSTER + "/node-pools", "pools", self._pools)
         add("GET", _POOL, "pool", lambda c: Reply(200, {"node_pool": _show_pool(self._pool(c))}))
-        add("GET", _POOL + "/labels", "labels", lambda c: Reply(200, {"labels": self._pool(c).body["label_rows"]}))
-        add("GET", _POOL + "/taints", "taints", lambda c: Reply(200, {"taints": self._pool(c).body["taint_rows"]}))
+        add("GET", _POOL + "/labels", "labels", lambda c: Reply(200, {"labels": _label_rows(self._pool(c))}))
+        add("GET", _POOL + "/taints", "taints", lambda c: Reply(200, {"taints": _taint_rows(self._pool(c))}))
 
     def _writes(self) -> None:
         add = self._add
@@ -101,7 +97,7 @@ class _Vultr:
                 return _error(404, str(absent))
 
         kind = {"GET": "read", "DELETE": "delete"}.get(method, "write")
-        self.wire.route(method, pattern, kind, meaning, guarded)  # type: ignore[arg-type]  # the three kinds above
+        self.route(method, pattern, kind, meaning, guarded)  # type: ignore[arg-type]  # the three kinds above
 
     # Reads
 
@@ -199,8 +195,6 @@ class _Vultr:
         taints = [dict(t) for t in body.get("taints") or ()]
         shown = {k: body[k] for k in ("label", "tag", "plan", "auto_scaler", "min_nodes", "max_nodes") if k in body}
         shown["date_created"] = _stamp(self.state.clock())
-        shown["label_rows"] = [{"id": self.state.new_id(), "key": k, "value": v} for k, v in labels.items()]
-        shown["taint_rows"] = [{"id": self.state.new_id(), **t} for t in taints]
         pool = SimPool(
             name=self._free(body["label"], cluster.pools),
             id="",
@@ -237,45 +231,39 @@ class _Vultr:
 
     def _add_label(self, call: Call) -> Reply:
         pool, body = self._pool(call), call.json
-        if any(row["key"] == body["key"] for row in pool.body["label_rows"]):
+        if body["key"] in pool.labels:
             return _error(400, "Label key already exists")
-        row = {"id": self.state.new_id(), "key": body["key"], "value": body["value"]}
-        pool.body["label_rows"].append(row)
-        self._change(call, pool)
-        return Reply(201, {"label": row})
+        self._change(call, pool, labels={**pool.labels, body["key"]: body["value"]})
+        return Reply(201, {"label": _label_rows(pool)[-1]})
 
     def _remove_label(self, call: Call) -> Reply:
-        return self._remove_row(call, "label_rows")
+        pool = self._pool(call)
+        gone = self._row(call, _label_rows(pool))
+        self._change(call, pool, labels={k: v for k, v in pool.labels.items() if k != gone["key"]})
+        return Reply(204)
 
     def _add_taint(self, call: Call) -> Reply:
         pool, body = self._pool(call), call.json
         if body.get("effect") not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
             return _error(400, "Invalid taint effect")
-        row = {"id": self.state.new_id(), **body}
-        pool.body["taint_rows"].append(row)
-        self._change(call, pool)
-        return Reply(201, {"taint": row})
+        self._change(call, pool, taints=[*pool.taints, body])
+        return Reply(201, {"taint": _taint_rows(pool)[-1]})
 
     def _remove_taint(self, call: Call) -> Reply:
-        return self._remove_row(call, "taint_rows")
-
-    def _remove_row(self, call: Call, rows: str) -> Reply:
         pool = self._pool(call)
-        left = [row for row in pool.body[rows] if row["id"] != call.parts["row"]]
-        if len(left) == len(pool.body[rows]):
-            raise _Absent("Invalid resource ID")
-        pool.body[rows] = left
-        self._change(call, pool)
+        gone = self._row(call, _taint_rows(pool))
+        left = [t for t in pool.taints if (t["key"], t["effect"]) != (gone["key"], gone["effect"])]
+        self._change(call, pool, taints=left)
         return Reply(204)
 
-    def _change(self, call: Call, pool: SimPool, size: int | None = None) -> None:
-        self.state.change_pool(
-            self._cluster(call).name,
-            pool.name,
-            labels={row["key"]: row["value"] for row in pool.body["label_rows"]},
-            taints=[{k: row[k] for k in ("key", "value", "effect")} for row in pool.body["taint_rows"]],
-            size=size,
-        )
+    def _row(self, call: Call, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        for row in rows:
+            if row["id"] == call.parts["row"]:
+                return row
+        raise _Absent("Invalid resource ID")
+
+    def _change(self, call: Call, pool: SimPool, **changes: Any) -> None:  # noqa: ANN401 - change_pool's own keywords
+        self.state.change_pool(self._cluster(call).name, pool.name, **changes)
 
     def _free(self, label: str, taken: Any) -> str:  # noqa: ANN401 - any iterable of names
         """The state needs one key each; a repeated label gets a suffix that no label can have."""
@@ -287,7 +275,7 @@ class _Absent(Exception):
 
 
 def _show_pool(pool: SimPool) -> dict[str, Any]:
-    shown = {k: v for k, v in pool.body.items() if k not in ("label_rows", "taint_rows")}
+    shown = dict(pool.body)
     shown.setdefault("auto_scaler", False)
     shown.setdefault("min_nodes", pool.size)
     shown.setdefault("max_nodes", pool.size)
@@ -296,13 +284,22 @@ def _show_pool(pool: SimPool) -> dict[str, Any]:
         "id": pool.id,
         "status": _PHASES[pool.phase],
         "node_quantity": pool.size,
-        "labels": {row["key"]: row["value"] for row in pool.body["label_rows"]},
-        "taints": [{k: row[k] for k in ("key", "value", "effect")} for row in pool.body["taint_rows"]],
+        "labels": pool.labels,
+        "taints": pool.taints,
         "nodes": [
             {"id": f"{pool.id}-{i}", "label": f"{pool.name}-{i}", "status": "active" if i < pool.joined else "pending"}
             for i in range(max(pool.size, pool.joined))
         ],
     }
+
+
+def _label_rows(pool: SimPool) -> list[dict[str, Any]]:
+    """A label's row has an id of its own, which follows from the key here."""
+    return [{"id": f"{pool.id}-{k.encode().hex()}", "key": k, "value": v} for k, v in pool.labels.items()]
+
+
+def _taint_rows(pool: SimPool) -> list[dict[str, Any]]:
+    return [{"id": f"{pool.id}-{t['key'].encode().hex()}-{t['effect']}", **t} for t in pool.taints]
 
 
 def _page(key: str, rows: list[dict[str, Any]], call: Call) -> Reply:

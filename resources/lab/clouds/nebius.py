@@ -1,0 +1,360 @@
+"""A simulated Nebius: mk8s and what it needs over gRPC, on a loopback port of its own.
+
+Its traps: RUNNING says nothing about nodes, there is no failed state but events, an update resets every unset field that
+its reset mask names, and changed labels and taints reach new nodes alone. Give its state `NebiusSim.traits`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from nebius.api.nebius.common.v1 import REGISTRY
+from nebius.base.fieldmask import Mask
+
+from resources.lab.clouds.nebius_shapes import (
+    PLATFORMS,
+    PROJECT,
+    STATES,
+    TRAITS,
+    VERSIONS,
+    WORDS,
+    RefusedError,
+    event,
+    labels_of,
+    merge,
+    metadata,
+    page,
+    platforms,
+    resources_of,
+    size_of,
+    status_of,
+    taints_of,
+)
+from resources.lab.clouds.state import CloudState, Fault, Kind, SimCluster, SimPool
+
+Json = dict[str, Any]
+Method = Callable[[Json, Mapping[str, str]], Json]
+
+
+class NebiusSim:
+    """`start` gives the endpoint for `NebiusCloud`. Networks, subnets and GPU clusters are kept in memory: a restarted
+    lab has none, and its clusters stand."""
+
+    traits = TRAITS
+
+    def __init__(self, state: CloudState) -> None:
+        self.state = state
+        self.houses: dict[str, dict[str, Json]] = {"Network": {}, "Subnet": {}, "GpuCluster": {}}
+        self._answered: dict[str, bytes] = {}
+        self._server: grpc.Server | None = None
+        self._methods = self._table()
+
+    def start(self, port: int = 0) -> str:
+        """Serves on loopback, on a free port unless one is given."""
+        self._server = grpc.server(ThreadPoolExecutor(4, thread_name_prefix="lab-nebius"), handlers=(_Handler(self),))
+        return f"grpc://127.0.0.1:{self._begin(self._server, port)}"
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop(grace=0.2).wait()
+
+    @contextmanager
+    def serve(self) -> Iterator[str]:
+        try:
+            yield self.start()
+        finally:
+            self.stop()
+
+    def answer(self, path: str, raw: bytes, context: grpc.ServicerContext) -> bytes:
+        """Counts the call and runs it, as the HTTP clouds' app does."""
+        service, method = path.strip("/").rsplit("/", 1)
+        kind, request_type, reply_type, run = self._methods[(service, method)]
+        headers = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
+        self.state.count(kind, f"{service.rsplit('.', 1)[1]}/{method}")
+        try:
+            if self.state.take_fault(f"cloud/{self.state.source}", Fault.THROTTLING):
+                raise RefusedError(
+                    grpc.StatusCode.RESOURCE_EXHAUSTED, "too many requests", "too_many_requests", again=True
+                )
+            self.state.settle()
+            with self.state.lock:
+                return self._run(run, (request_type, reply_type), raw, headers)
+        except RefusedError as refused:
+            _abort(context, refused)
+            raise
+
+    def knows(self, path: str) -> bool:
+        service, _, method = path.strip("/").rpartition("/")
+        return (service, method) in self._methods
+
+    def _run(
+        self,
+        run: Method,
+        types: tuple[str, str],
+        raw: bytes,
+        headers: Mapping[str, str],
+    ) -> bytes:
+        """A call that was answered under the same idempotency key is answered again and not run again."""
+        key = headers.get("x-idempotency-key", "")
+        if key in self._answered:
+            return self._answered[key]
+        request = REGISTRY.message_class(types[0]).FromString(raw)
+        reply = run(json.loads(request.to_json(preserving_proto_field_name=True)), headers)
+        subject = reply.pop("__subject__", "")
+        sent = REGISTRY.message_class(types[1]).from_json(json.dumps(reply)).SerializeToString()
+        if subject:
+            self._answered[key] = sent
+            if self.state.take_fault(subject, Fault.LOST_REPLY):
+                raise RefusedError(grpc.StatusCode.UNAVAILABLE, "connection reset")
+        return sent
+
+    @staticmethod
+    def _begin(server: grpc.Server, port: int) -> int:
+        bound = server.add_insecure_port(f"127.0.0.1:{port}")
+        server.start()
+        return bound
+
+    def _table(self) -> dict[tuple[str, str], tuple[Kind, str, str, Method]]:
+        operation = "nebius.common.v1.Operation"
+        mk8s, vpc, compute = "nebius.mk8s.v1", "nebius.vpc.v1", "nebius.compute.v1"
+        table: dict[tuple[str, str], tuple[Kind, str, str, Any]] = {
+            (f"{mk8s}.ClusterService", "List"): (
+                "read",
+                f"{mk8s}.ListClustersRequest",
+                f"{mk8s}.ListClustersResponse",
+                lambda r, _h: page([self._show_cluster(c) for c in self.state.clusters()], r),
+            ),
+            (f"{mk8s}.ClusterService", "ListControlPlaneVersions"): (
+                "read",
+                f"{mk8s}.ListClusterControlPlaneVersionsRequest",
+                f"{mk8s}.ListClusterControlPlaneVersionsResponse",
+                lambda _r, _h: {"items": [{"version": v, "deprecated": old} for v, old in VERSIONS.items()]},
+            ),
+            (f"{mk8s}.NodeGroupService", "List"): (
+                "read",
+                f"{mk8s}.ListNodeGroupsRequest",
+                f"{mk8s}.ListNodeGroupsResponse",
+                lambda r, _h: page(
+                    [
+                        self._show_group(self._cluster(r["parent_id"]), p)
+                        for p in self._cluster(r["parent_id"]).pools.values()
+                    ],
+                    r,
+                ),
+            ),
+            ("nebius.iam.v1.ProjectService", "Get"): (
+                "read",
+                "nebius.iam.v1.GetProjectRequest",
+                "nebius.iam.v1.Container",
+                self._project,
+            ),
+            (f"{compute}.PlatformService", "List"): (
+                "read",
+                f"{compute}.ListPlatformsRequest",
+                f"{compute}.ListPlatformsResponse",
+                lambda r, _h: page(platforms(), r),
+            ),
+        }
+        writes = {
+            f"{mk8s}.Cluster": (self._create_cluster, self._delete_cluster),
+            f"{mk8s}.NodeGroup": (self._create_group, self._delete_group),
+        }
+        for message, (create, delete) in writes.items():
+            package, noun = message.rsplit(".", 1)
+            table[(f"{message}Service", "Create")] = ("write", f"{package}.Create{noun}Request", operation, create)
+            table[(f"{message}Service", "Delete")] = ("delete", f"{package}.Delete{noun}Request", operation, delete)
+        update = ("write", f"{mk8s}.UpdateNodeGroupRequest", operation, self._update_group)
+        table[(f"{mk8s}.NodeGroupService", "Update")] = update  # type: ignore[assignment]  # "write" is a Kind
+        for package, noun, method in (
+            (vpc, "Network", "CreateDefault"),
+            (vpc, "Subnet", "Create"),
+            (compute, "GpuCluster", "Create"),
+        ):
+            request = f"{package}.{'CreateDefault' if method == 'CreateDefault' else 'Create'}{noun}Request"
+            name = f"{package}.{noun}Service"
+            table[(name, "List")] = (
+                "read",
+                f"{package}.List{noun}sRequest",
+                f"{package}.List{noun}sResponse",
+                self._lister(noun),
+            )
+            table[(name, method)] = ("write", request, operation, self._maker(noun))
+            table[(name, "Delete")] = ("delete", f"{package}.Delete{noun}Request", operation, self._dropper(noun))
+        return table
+
+    # Reads
+
+    def _project(self, request: Json, _headers: Mapping[str, str]) -> Json:
+        if request.get("id") != PROJECT:
+            raise RefusedError(grpc.StatusCode.PERMISSION_DENIED, "no access to the project", "permission_denied")
+        return {"metadata": {"id": PROJECT, "name": "lab"}}
+
+    def _cluster(self, identifier: str) -> SimCluster:
+        found = self.state.cluster_by_id(identifier)
+        if found is None:
+            raise RefusedError(grpc.StatusCode.NOT_FOUND, f"cluster {identifier} not found", "resource_not_found")
+        return found
+
+    def _group(self, identifier: str) -> tuple[SimCluster, SimPool]:
+        for cluster in self.state.clusters():
+            for pool in cluster.pools.values():
+                if pool.id == identifier:
+                    return cluster, pool
+        raise RefusedError(grpc.StatusCode.NOT_FOUND, f"node group {identifier} not found", "resource_not_found")
+
+    def _show_cluster(self, cluster: SimCluster) -> Json:
+        status: Json = {"state": STATES[cluster.phase], "control_plane": {"version": cluster.version}}
+        if cluster.phase in ("ready", "updating"):
+            endpoint = self.state.hooks.endpoint(cluster.name)
+            status["control_plane"]["endpoints"] = {"public_endpoint": endpoint.server}
+            status["control_plane"]["auth"] = {"cluster_ca_certificate": endpoint.ca_pem}
+        return {"metadata": metadata(cluster, PROJECT), "spec": cluster.body["spec"], "status": status}
+
+    def _show_group(self, cluster: SimCluster, pool: SimPool) -> Json:
+        status: Json = {
+            # A group runs as soon as it is known; its nodes come later, or never.
+            "state": "DELETING" if pool.phase == "deleting" else "RUNNING",
+            "reconciling": pool.phase in ("creating", "updating"),
+            "target_node_count": pool.size,
+            "node_count": pool.joined,
+            "ready_node_count": pool.joined,
+        }
+        if pool.failure:
+            status["events"] = [{"occurrence_count": 1, "last_occurrence": event(pool)}]
+        spec = json.loads(json.dumps(pool.body["spec"]))
+        spec["template"].setdefault("metadata", {})["labels"] = pool.labels
+        spec["template"]["taints"] = [{**t, "effect": WORDS[t["effect"]]} for t in pool.taints]
+        if "autoscaling" not in spec:
+            spec["fixed_node_count"] = pool.size
+        return {"metadata": metadata(pool, cluster.id), "spec": spec, "status": status}
+
+    # Writes
+
+    def _create_cluster(self, request: Json, _headers: Mapping[str, str]) -> Json:
+        asked, spec = request["metadata"], request["spec"]
+        if asked["name"] in {c.name for c in self.state.clusters()}:
+            raise RefusedError(grpc.StatusCode.ALREADY_EXISTS, "the name is in use", "resource_already_exists")
+        version = spec["control_plane"].get("version", "")
+        if VERSIONS.get(version, True):
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, f"version {version} isn't offered", "bad_request")
+        if spec["control_plane"].get("subnet_id") not in self.houses["Subnet"]:
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the subnet doesn't exist", "bad_request")
+        cluster = self.state.add_cluster(
+            asked["name"], version=version, location="", tags=asked.get("labels", {}), body={"spec": spec}
+        )
+        return {**self._operation(cluster.id), "__subject__": f"cluster/{cluster.name}"}
+
+    def _create_group(self, request: Json, _headers: Mapping[str, str]) -> Json:
+        asked, spec = request["metadata"], request["spec"]
+        cluster = self._cluster(asked.get("parent_id", ""))
+        if cluster.phase not in ("ready", "updating"):
+            raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, "the cluster isn't running", "bad_resource_state")
+        if asked["name"] in cluster.pools:
+            raise RefusedError(grpc.StatusCode.ALREADY_EXISTS, "the name is in use", "resource_already_exists")
+        platform, preset = resources_of(spec)
+        self._demand_fabric(spec, platform, preset)
+        pool = SimPool(
+            name=asked["name"],
+            id="",
+            labels=labels_of(spec),
+            taints=taints_of(spec),
+            machine=f"{platform}/{preset}",
+            size=size_of(spec),
+            zones=[],
+            tags=asked.get("labels", {}),
+            body={"spec": spec},
+            system=asked["name"] == "system",
+        )
+        self.state.add_pool(cluster.name, pool)
+        return {**self._operation(pool.id), "__subject__": f"pool/{cluster.name}/{pool.true_name}"}
+
+    def _demand_fabric(self, spec: Json, platform: str, preset: str) -> None:
+        fabric = spec["template"].get("gpu_cluster", {}).get("id")
+        if fabric is None:
+            return
+        if fabric not in self.houses["GpuCluster"]:
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the GPU cluster doesn't exist", "bad_request")
+        if not PLATFORMS[platform][preset][3]:
+            raise RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "the preset can't join a GPU cluster", "bad_request")
+
+    def _update_group(self, request: Json, headers: Mapping[str, str]) -> Json:
+        cluster, pool = self._group(request["metadata"]["id"])
+        version = request["metadata"].get("resource_version")
+        if version is not None and int(version) != pool.revision:
+            raise RefusedError(grpc.StatusCode.ABORTED, "the group has changed meanwhile", "resource_conflict")
+        mask = Mask.unmarshal(headers.get("x-resetmask", ""))
+        seen = self._show_group(cluster, pool)
+        merged = merge({"spec": seen["spec"]}, {"spec": request.get("spec", {})}, mask)
+        spec = merged.get("spec", {})
+        resources_of(spec)
+        scaled = "autoscaling" in spec and "fixed_node_count" in request.get("spec", {})
+        spec.pop("autoscaling" if scaled else "", None)
+        if "autoscaling" in spec:
+            spec.pop("fixed_node_count", None)
+        pool.body["spec"] = spec
+        size = None if "autoscaling" in spec else int(spec.get("fixed_node_count", 0))
+        self.state.change_pool(cluster.name, pool.name, labels=labels_of(spec), taints=taints_of(spec), size=size)
+        return self._operation(pool.id)
+
+    def _delete_group(self, request: Json, _headers: Mapping[str, str]) -> Json:
+        cluster, pool = self._group(request["id"])
+        if pool.phase != "deleting":
+            self.state.remove_pool(cluster.name, pool.name)
+        return self._operation(pool.id)
+
+    def _delete_cluster(self, request: Json, _headers: Mapping[str, str]) -> Json:
+        cluster = self._cluster(request["id"])
+        if cluster.pools:
+            raise RefusedError(grpc.StatusCode.FAILED_PRECONDITION, "the cluster has node groups", "bad_resource_state")
+        if cluster.phase != "deleting":
+            self.state.remove_cluster(cluster.name)
+        return self._operation(cluster.id)
+
+    def _lister(self, noun: str) -> Method:
+        return lambda request, _headers: page(list(self.houses[noun].values()), request)
+
+    def _maker(self, noun: str) -> Method:
+        def make(request: Json, _headers: Mapping[str, str]) -> Json:
+            house, name = self.houses[noun], request["metadata"]["name"]
+            if any(o["metadata"]["name"] == name for o in house.values()):
+                raise RefusedError(grpc.StatusCode.ALREADY_EXISTS, "the name is in use", "resource_already_exists")
+            identifier = self.state.new_id()
+            house[identifier] = {"metadata": {**request["metadata"], "id": identifier}, "spec": request.get("spec", {})}
+            return self._operation(identifier)
+
+        return make
+
+    def _dropper(self, noun: str) -> Method:
+        def drop(request: Json, _headers: Mapping[str, str]) -> Json:
+            if self.houses[noun].pop(request["id"], None) is None:
+                raise RefusedError(grpc.StatusCode.NOT_FOUND, f"{noun} not found", "resource_not_found")
+            return self._operation(request["id"])
+
+        return drop
+
+    def _operation(self, resource: str) -> Json:
+        """Done at once: a status that is there and empty. What it asked for goes on by itself."""
+        return {"id": self.state.new_id(), "resource_id": resource, "status": {}}
+
+
+class _Handler(grpc.GenericRpcHandler):
+    def __init__(self, sim: NebiusSim) -> None:
+        self._sim = sim
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        path = handler_call_details.method
+        if not self._sim.knows(path):
+            return None
+        return grpc.unary_unary_rpc_method_handler(lambda raw, context: self._sim.answer(path, raw, context))
+
+
+def _abort(context: grpc.ServicerContext, refused: RefusedError) -> None:
+    status = status_of(refused.code.value[0], refused.text, refused.detail, again=refused.again)
+    raw = REGISTRY.message_class("google.rpc.Status").from_json(json.dumps(status)).SerializeToString()
+    context.set_trailing_metadata((("grpc-status-details-bin", raw),))
+    context.abort(refused.code, refused.text)
