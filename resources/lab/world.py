@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from resources.settings import Settings
 
 
+# Clouds whose SDK asks for a project before it asks the cloud anything.
+LAB_ACCOUNTS = {"Nebius": "project-e00lab"}
+
+
 class LabCloud:
     """A cloud's own adapter; only the credentials it hands out are the lab's, which no real identity can get."""
 
@@ -69,7 +73,7 @@ class LabWorld:
     def cloud(self, source: str, account: Account) -> Cloud:
         """Accounts are only names here: the simulated clouds take any credentials."""
         endpoint = self.client.status()["clouds"][source]["endpoint"]
-        project = account.name if account.config else None
+        project = account.name if account.config else LAB_ACCOUNTS.get(source)
         return LabCloud(make_cloud(source, endpoint=endpoint, account=project), self.client)
 
     def kubeconfig(self, cluster: str, secret: tuple[str, str]) -> Mapping[str, Any]:
