@@ -76,7 +76,7 @@ class NebiusCloud:
         status = cluster.get("status", {})
         return CloudCluster(
             name=ref.name,
-            state=_STATES.get(status.get("state", ""), "updating"),
+            state=drift.standing(_STATES.get(status.get("state", ""), "updating"), system),
             version=_version(cluster),
             ours=_ours(cluster, ref),
             account=self.whoami(),
