@@ -28,6 +28,7 @@ HELPERS = r"""
 {{- if and (eq $knob.empty "keeps default") (kindIs "slice" $v) (not $v) -}}
 {{- $v = $knob.default -}}
 {{- end -}}
+{{- if and $knob.falls_back (kindIs "invalid" $v) -}}{{- $v = $knob.default -}}{{- end -}}
 {{- toJson (dict "v" $v) -}}
 {{- end -}}
 {{- end -}}
@@ -108,6 +109,10 @@ WORKLOADS = r"""
 {{- if $w.enabled.path }}
 {{- $given := get (fromJson (include "lab.at" (dict "values" $values "path" $w.enabled.path))) "v" }}
 {{- if $given }}{{ $on = true }}{{ else }}{{ $on = false }}{{ end }}
+{{- end }}
+{{- if $w.guard }}
+{{- $told := get (fromJson (include "lab.at" (dict "values" $values "path" $w.guard.path))) "v" }}
+{{- if not (has $told $w.guard.values) }}{{ $on = false }}{{ end }}
 {{- end }}
 {{- if $on }}
 {{- $annotations := deepCopy $w.annotations }}

@@ -10,10 +10,11 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.effective import REQUIRED, values_path
 from modelplane_dagster.components.types import Component, CustomResource, DeclaredWorkload, Knob
 from modelplane_dagster.drivers import DRIVERS, DriverKind
@@ -46,19 +47,14 @@ def write_chart(component: Component, folder: Path, *, mutate: Mutation | None =
 
 
 def write_mirror(components: Iterable[Component], folder: Path) -> tuple[Path, ...]:
-    """A chart for every pin among the components, sorted by name. Components that share a pin share the chart, which
-    holds the workloads of all of them."""
-    by_file: dict[str, Plan] = {}
+    """A chart for every pin among the components, sorted by name. Components that share a pin share the chart."""
+    by_file: dict[str, list[Component]] = {}
     for component in components:
-        if component.pin is None:
-            continue
-        plan = chart_plan(component)
-        known = by_file.setdefault(chart_file(component), plan)
-        if known is not plan:
-            _joined(known, plan)
+        if component.pin is not None and component not in by_file.get(chart_file(component), []):
+            by_file.setdefault(chart_file(component), []).append(component)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, plan in sorted(by_file.items()):
-        (folder / name).write_bytes(_packed(plan))
+    for name, sharing in sorted(by_file.items()):
+        (folder / name).write_bytes(_packed(joined_plan(sharing)))
     return tuple(folder / name for name in sorted(by_file))
 
 
@@ -102,10 +98,11 @@ def _workload(component: Component, workload: DeclaredWorkload) -> Plan:
         "ports": container_ports(workload),
         "cpu": workload.cpu_request,
         "hook": workload.hook,
+        "guard": None,
         "enabled": {"path": _path(workload, workload.enabled), "default": workload.enabled_default},
-        "node_selector": _knob(workload, workload.node_selector),
-        "affinity": _knob(workload, workload.affinity) | {"fixed": _expressions(workload.affinity)},
-        "tolerations": _knob(workload, workload.tolerations),
+        "node_selector": _knob(component, workload, workload.node_selector),
+        "affinity": _knob(component, workload, workload.affinity) | {"fixed": _expressions(workload.affinity)},
+        "tolerations": _knob(component, workload, workload.tolerations),
     }
 
 
@@ -127,8 +124,21 @@ def container_ports(workload: DeclaredWorkload) -> list[Plan]:
     return [*named, *({"containerPort": p, "hostPort": p, "protocol": "TCP"} for p in rest)]
 
 
-def _knob(workload: DeclaredWorkload, knob: Knob) -> Plan:
+def _contested(component: Component, workload: DeclaredWorkload, knob: Knob) -> bool:
+    """Whether workloads fall back to different defaults at one path, so that none of them can stand in the values."""
+    path = _path(workload, knob.path)
+    return any(
+        _path(other, theirs.path) == path and theirs.default != knob.default
+        for other in component.workloads
+        if other.origin == workload.origin
+        for theirs in (other.node_selector, other.affinity, other.tolerations)
+        if theirs.path
+    )
+
+
+def _knob(component: Component, workload: DeclaredWorkload, knob: Knob) -> Plan:
     return {
+        "falls_back": bool(knob.path) and _contested(component, workload, knob),
         "path": _path(workload, knob.path),
         "default": knob.default,
         "fixed": knob.fixed,
@@ -155,7 +165,7 @@ def _default_values(component: Component) -> Plan:
         if workload.resource is not None and workload.resource.values_root is None:
             continue
         for knob in (workload.node_selector, workload.affinity, workload.tolerations):
-            if knob.path and knob.default is not None:
+            if knob.path and knob.default is not None and not _contested(component, workload, knob):
                 _put(values, _path(workload, knob.path), knob.default)
         if workload.enabled:
             _put(values, _path(workload, workload.enabled), workload.enabled_default)
@@ -227,15 +237,43 @@ def _device_class(component: Component, name: str) -> Plan:
     return {"name": name, "expression": expression}
 
 
-def _joined(known: Plan, other: Plan) -> None:
-    """Adds to a chart's description what another component declares of the same chart."""
-    for part, name in (("workloads", "name"), ("resources", "name"), ("device_classes", "name"), ("settings", "name")):
-        held = {item[name] for item in known[part]}
-        known[part].extend(item for item in other[part] if item[name] not in held)
-    held = {crd["metadata"]["name"] for crd in known["crds"]}
-    known["crds"].extend(crd for crd in other["crds"] if crd["metadata"]["name"] not in held)
-    known["priority_classes"] = sorted({*known["priority_classes"], *other["priority_classes"]})
-    known["values"] = _filled(known["values"], other["values"])
+def joined_plan(sharing: Sequence[Component]) -> Plan:
+    """The description of a chart that several components install. A workload that only some of them declare is guarded
+    by a value that tells them apart, as a real chart derives a name from a setting."""
+    plans = [chart_plan(component) for component in sharing]
+    result = plans[0]
+    for part in ("workloads", "resources", "device_classes", "settings"):
+        result[part] = [item for _, item in {item["name"]: item for plan in plans for item in plan[part]}.items()]
+    result["crds"] = list({crd["metadata"]["name"]: crd for plan in plans for crd in plan["crds"]}.values())
+    result["priority_classes"] = sorted({name for plan in plans for name in plan["priority_classes"]})
+    for other in plans[1:]:
+        result["values"] = _filled(result["values"], other["values"])
+    told = _telling(sharing)
+    for workload in result["workloads"]:
+        declaring = [n for n, c in enumerate(sharing) if any(w.name == workload["name"] for w in c.workloads)]
+        if told and len(declaring) < len(sharing):
+            path, values = told
+            workload["guard"] = {"path": path, "values": [values[n] for n in declaring]}
+    return result
+
+
+def _telling(sharing: Sequence[Component]) -> tuple[list[str], list[str]] | None:
+    """The path of a text among the values that differs between the components, and each one's text; None where there is
+    none. Judged by the values for a cluster without pools."""
+    view = ClusterView("lab", "Existing", "", (), frozenset())
+    texts = [dict(_texts(c.values(view))) if c.values else {} for c in sharing]
+    for path in sorted(set.intersection(*(set(t) for t in texts))) if texts else ():
+        if len({t[path] for t in texts}) > 1:
+            return path.split("."), [t[path] for t in texts]
+    return None
+
+
+def _texts(values: Plan, prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _texts(value, f"{prefix}{key}.")
+        elif isinstance(value, str):
+            yield f"{prefix}{key}", value
 
 
 def _filled(values: Plan, more: Plan) -> Plan:

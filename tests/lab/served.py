@@ -47,7 +47,8 @@ class Served:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[Served]:
-    sock = socket.socket()
+    # Named by protocol: asyncio turns Nagle off for such sockets alone, and with it each request takes 40 ms.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.bind(("127.0.0.1", 0))
     sock.listen(256)
     clusters = Clusters(folder)

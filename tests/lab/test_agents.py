@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from modelplane_dagster.cluster import SOURCES
 from modelplane_dagster.components.lists import components_for
 from modelplane_dagster.kube.objects import Taint
 from resources.helm import Helm, chart_ref
@@ -245,12 +245,12 @@ def test_idle_agents_write_nothing_and_hardly_read(stage):
     assert after.reads - before.reads <= 3
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_every_chart_of_a_source_installs(stage, source):
-    one = stage(source)
+def test_every_chart_of_a_source_installs(stage):
+    one = stage("Existing")
     one.nodes = [NODES[0]]
     eventually(lambda: len(one.client.list("v1", "Node")), 1)
     charted = [c for c in one.components.values() if c.pin is not None]
-    assert charted
-    statuses = {c.key: one.install(c.key, {}).status for c in charted}
-    assert statuses == dict.fromkeys(statuses, "deployed")
+    assert len(charted) > 5
+    with ThreadPoolExecutor(4) as several:
+        statuses = list(several.map(lambda c: one.install(c.key, {}).status, charted))
+    assert set(statuses) == {"deployed"}
