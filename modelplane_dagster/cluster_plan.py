@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +83,7 @@ def object_ref(body: Mapping[str, Any]) -> str:
 
 def object_digests(joined: JoinedComponent) -> dict[str, str]:
     """The digest of each manifest of ours, as it is applied."""
-    return {object_ref(body): digest(body) for body in joined.manifests}
+    return {object_ref(body): digest(body) for body in (*joined.prepares, *joined.manifests)}
 
 
 class Planner:
@@ -128,7 +128,8 @@ class Planner:
         supports = self.supported(view.source, view)
         facts = GateFacts(supports, externals(view.source), module.record.floor, module.record.gpu_through_accelerator)
         checks = [f for pool in view.pools for f in module.check_pool(view, pool)]
-        extra: list[Finding] = [*resolution.findings, *joined.findings, *checks, *_autoscaler(view, joined)]
+        asked = _at_pools(self.fleet, view, [*checks, *_autoscaler(view, joined)])
+        extra: list[Finding] = [*resolution.findings, *joined.findings, *asked]
         # Placement errors refuse as well, and stand in the audit: reported once, counted in both.
         gate = judge(view, facts, places=self.fleet, extra=extra)
         if gate.verdict == "pass" and any(f.severity == "error" for f in audit.findings):
@@ -157,6 +158,15 @@ class Planner:
             join=None,
             audit=None,
         )
+
+
+def _at_pools(fleet: Fleet, view: ClusterView, findings: list[Finding]) -> list[Finding]:
+    """With the place of the pool in its manifest: a source's checks know the pool and no file."""
+    at = {
+        f"pool/{view.name}/{p.name}": fleet.place("InferenceCluster", view.name, ("spec", "nodePools", i))
+        for i, p in enumerate(view.pools)
+    }
+    return [f if f.place else replace(f, place=at.get(f.subject)) for f in findings]
 
 
 def _autoscaler(view: ClusterView, joined: Join) -> list[Finding]:
