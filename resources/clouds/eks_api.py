@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import configparser
 import functools
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -61,6 +62,7 @@ class EksApi:
         self._endpoint = endpoint.rstrip("/") if endpoint else None
         self.keys = _keys(secrets)
         self._session = _session(self.keys)
+        self._making = threading.Lock()
         self._config = Config(
             retries={"mode": "standard", "total_max_attempts": drift.ATTEMPTS},
             connect_timeout=drift.CONNECT_SECONDS,
@@ -74,12 +76,14 @@ class EksApi:
     # Asking
 
     def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - boto3 makes its clients' classes as it runs
-        if (service, region) not in self._clients:
-            url = f"{self._endpoint}/regions/{region}" if self._endpoint else None
-            self._clients[(service, region)] = self._session.client(
-                service, region_name=region, endpoint_url=url, config=self._config
-            )
-        return self._clients[(service, region)]
+        # Clients may be shared between threads, and a session may not make two at once.
+        with self._making:
+            if (service, region) not in self._clients:
+                url = f"{self._endpoint}/regions/{region}" if self._endpoint else None
+                self._clients[(service, region)] = self._session.client(
+                    service, region_name=region, endpoint_url=url, config=self._config
+                )
+            return self._clients[(service, region)]
 
     def eks(self, ref: ClusterRef) -> Any:  # noqa: ANN401 - as above
         if not ref.location:

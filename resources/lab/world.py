@@ -69,8 +69,7 @@ class LabWorld:
     def cloud(self, source: str, account: Account) -> Cloud:
         """Accounts are only names here: the simulated clouds take any credentials."""
         endpoint = self.client.status()["clouds"][source]["endpoint"]
-        project = account.name if account.config else None
-        return LabCloud(make_cloud(source, endpoint=endpoint, account=project), self.client)
+        return LabCloud(make_cloud(source, endpoint=endpoint, account=account.on_cloud or None), self.client)
 
     def kubeconfig(self, cluster: str, secret: tuple[str, str]) -> Mapping[str, Any]:
         """The lab knows Existing clusters by their name; what their secret holds is the lab's own kubeconfig."""
