@@ -23,6 +23,12 @@ class Account:
     name: str
     config: ProviderConfig | None = None
 
+    @property
+    def on_cloud(self) -> str:
+        """The project or subscription as the cloud itself writes it, which its `whoami` must answer; empty where no
+        manifest says: a config's name is ours, and no cloud knows it."""
+        return (self.config.project or self.config.subscription) if self.config else ""
+
 
 def resolve_account(fleet: Fleet, cluster: InferenceCluster) -> tuple[Account, tuple[Finding, ...]]:
     """The account, and a `CredentialsUnmapped` finding where the cluster names credentials that nothing maps."""

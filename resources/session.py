@@ -167,8 +167,7 @@ class Session:
         if name in self.fleet.clusters:
             plan = self.plan(name)
             if plan.view is not None:
-                account = plan.account.name if plan.account.config else ""
-                return ClusterRef(name, plan.source, plan.view.location, account)
+                return ClusterRef(name, plan.source, plan.view.location, plan.account.on_cloud)
         record = self.records.read(name)
         if record is None:
             msg = f"Nothing says where cluster {name} is: no valid manifest and no record."

@@ -53,7 +53,7 @@ class LiveWorld:
         found = None
         if secret is not None:
             found = {secret.key: self.secrets.read(secret.namespace, secret.name, secret.key).decode("utf-8")}
-        return make_cloud(source, account=account.name if account.config else None, secrets=found)
+        return make_cloud(source, account=account.on_cloud or None, secrets=found)
 
     def kubeconfig(self, cluster: str, secret: tuple[str, str]) -> Mapping[str, Any]:
         name, key = secret

@@ -64,14 +64,15 @@ class AksCloud:
             return None
         pools = [self._pool(ref, raw) for raw in self._pools(ref)]
         properties = cluster["properties"]
+        system = next((p for p in pools if _is_system(p)), None)
         return CloudCluster(
             name=ref.name,
-            state=_CLUSTER_STATES.get(properties.get("provisioningState", ""), "updating"),
+            state=drift.standing(_CLUSTER_STATES.get(properties.get("provisioningState", ""), "updating"), system),
             version=properties.get("currentKubernetesVersion") or properties.get("kubernetesVersion", ""),
             ours=drift.is_ours(cluster.get("tags"), ref),
             account=self._subscription,
             pools=tuple(p for p in pools if not _is_system(p)),
-            system_pool=next((p for p in pools if _is_system(p)), None),
+            system_pool=system,
             message=_error_of(cluster)[1],
         )
 
@@ -85,8 +86,8 @@ class AksCloud:
             )
         found = answer.kubeconfigs or []
         config = yaml.safe_load(found[0].value or b"") if found else None
-        if not isinstance(config, dict):
-            raise errors.CloudCredentialsError(f"AKS gives no kubeconfig for cluster {ref.name}.")
+        if not isinstance(config, dict) or not config["clusters"][0]["cluster"].get("server"):
+            raise errors.NotReadyError(f"AKS gives no kubeconfig for cluster {ref.name} yet.")
         return config
 
     def instance_types(self, ref: ClusterRef, names: tuple[str, ...]) -> Mapping[str, InstanceType]:

@@ -62,14 +62,15 @@ class EksCloud:
         if cluster is None:
             return None
         pools = [self._pool(ref, group) for group in self._groups(ref)]
+        system = next((p for p in pools if _is_system(p)), None)
         return CloudCluster(
             name=ref.name,
-            state=_CLUSTER_STATES.get(cluster["status"], "updating"),
+            state=drift.standing(_CLUSTER_STATES.get(cluster["status"], "updating"), system),
             version=cluster.get("version", ""),
             ours=drift.is_ours(cluster.get("tags"), ref),
             account=cluster["arn"].split(":")[4],
             pools=tuple(p for p in pools if not _is_system(p)),
-            system_pool=next((p for p in pools if _is_system(p)), None),
+            system_pool=system,
             message=_issues(cluster)[1],
         )
 

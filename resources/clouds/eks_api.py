@@ -8,6 +8,8 @@ tagged `modelplane-cluster` with the cluster's name or `shared`; for EFA also a 
 from __future__ import annotations
 
 import configparser
+import functools
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -54,13 +56,13 @@ class EksApi:
     default chain; `simulated` says that no real AWS is behind it."""
 
     def __init__(self, *, endpoint: str | None, secrets: Mapping[str, str] | None) -> None:
-        import boto3  # noqa: PLC0415 - an SDK is imported where it is used
-        from botocore import UNSIGNED, exceptions  # noqa: PLC0415 - as above
+        from botocore import UNSIGNED, exceptions  # noqa: PLC0415 - an SDK is imported where it is used
         from botocore.config import Config  # noqa: PLC0415 - as above
 
         self._endpoint = endpoint.rstrip("/") if endpoint else None
         self.keys = _keys(secrets)
-        self._session = boto3.Session(**self.keys)
+        self._session = _session(self.keys)
+        self._making = threading.Lock()
         self._config = Config(
             retries={"mode": "standard", "total_max_attempts": drift.ATTEMPTS},
             connect_timeout=drift.CONNECT_SECONDS,
@@ -74,12 +76,14 @@ class EksApi:
     # Asking
 
     def client(self, service: str, region: str) -> Any:  # noqa: ANN401 - boto3 makes its clients' classes as it runs
-        if (service, region) not in self._clients:
-            url = f"{self._endpoint}/regions/{region}" if self._endpoint else None
-            self._clients[(service, region)] = self._session.client(
-                service, region_name=region, endpoint_url=url, config=self._config
-            )
-        return self._clients[(service, region)]
+        # Clients may be shared between threads, and a session may not make two at once.
+        with self._making:
+            if (service, region) not in self._clients:
+                url = f"{self._endpoint}/regions/{region}" if self._endpoint else None
+                self._clients[(service, region)] = self._session.client(
+                    service, region_name=region, endpoint_url=url, config=self._config
+                )
+            return self._clients[(service, region)]
 
     def eks(self, ref: ClusterRef) -> Any:  # noqa: ANN401 - as above
         if not ref.location:
@@ -191,6 +195,26 @@ class EksApi:
         cluster = self.found(what, lambda: self.eks(ref).describe_cluster(name=ref.name)["cluster"]) or {}
         own = cluster.get("resourcesVpcConfig", {}).get("clusterSecurityGroupId")
         return [g for g in (own, *sorted(f["GroupId"] for f in found)) if g]
+
+
+@functools.cache
+def _loader() -> Any:  # noqa: ANN401 - a class of the lazy SDK
+    """Reads the services' descriptions, megabytes of JSON, once for each process instead of once for each session."""
+    from botocore.loaders import create_loader  # noqa: PLC0415 - an SDK is imported where it is used
+
+    return create_loader()
+
+
+def _session(keys: Mapping[str, str]) -> Any:  # noqa: ANN401 - as above
+    import boto3  # noqa: PLC0415 - an SDK is imported where it is used
+    from botocore.session import Session  # noqa: PLC0415 - as above
+
+    core = Session()
+    core.register_component("data_loader", _loader())
+    session = boto3.Session(botocore_session=core, **keys)
+    # Each session adds boto3's own folder to the loader's.
+    _loader().search_paths[:] = dict.fromkeys(_loader().search_paths)
+    return session
 
 
 def _by_code(code: str, error: Any) -> type[errors.CloudError]:  # noqa: ANN401 - a ClientError, typed by the lazy SDK

@@ -67,14 +67,15 @@ class GkeCloud:
             return None
         ours = drift.is_ours(cluster.resource_labels, ref)
         pools = [self._pool(ref, pool) for pool in cluster.node_pools]
+        system = next((p for p in pools if _is_system(p)), None)
         return CloudCluster(
             name=ref.name,
-            state=_CLUSTER_STATES.get(cluster.status.name, "updating"),
+            state=drift.standing(_CLUSTER_STATES.get(cluster.status.name, "updating"), system),
             version=cluster.current_master_version,
             ours=ours,
             account=self.whoami(),
             pools=tuple(p for p in pools if not _is_system(p)),
-            system_pool=next((p for p in pools if _is_system(p)), None),
+            system_pool=system,
             message=" ".join(c.message for c in cluster.conditions),
         )
 

@@ -73,7 +73,7 @@ class LabWorld:
     def cloud(self, source: str, account: Account) -> Cloud:
         """Accounts are only names here: the simulated clouds take any credentials."""
         endpoint = self.client.status()["clouds"][source]["endpoint"]
-        project = account.name if account.config else LAB_ACCOUNTS.get(source)
+        project = account.on_cloud or LAB_ACCOUNTS.get(source)
         return LabCloud(make_cloud(source, endpoint=endpoint, account=project), self.client)
 
     def kubeconfig(self, cluster: str, secret: tuple[str, str]) -> Mapping[str, Any]:

@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
+from modelplane_dagster.accounts import Account
 from modelplane_dagster.errors import ConfigError
+from modelplane_dagster.manifests.provider_configs import ProviderConfig
 from resources.clouds import kube_token, make_cloud
 from resources.clouds.kubeconfig import PLUGIN, exec_user, kubeconfig
 
@@ -76,3 +78,16 @@ def test_no_sdk_is_loaded_before_it_is_used():
 def test_existing_has_no_cloud():
     with pytest.raises(ConfigError):
         make_cloud("Existing")
+
+
+@pytest.mark.parametrize(
+    ("config", "on_cloud"),
+    [
+        (None, ""),
+        (ProviderConfig("EKS", "default"), ""),
+        (ProviderConfig("GKE", "default", project="my-project"), "my-project"),
+        (ProviderConfig("AKS", "default", subscription="my-subscription"), "my-subscription"),
+    ],
+)
+def test_a_configs_name_is_no_account(config, on_cloud):
+    assert Account("shown", config).on_cloud == on_cloud
