@@ -114,6 +114,8 @@ class Rest:
             base_url=base_url,
             headers={"Authorization": authorization, "Accept": "application/json"},
             timeout=limits.timeout,
+            # A proxy of the environment would be asked for a simulated cloud on loopback too.
+            trust_env=not base_url.startswith("http://127.0.0.1"),
         )
 
     def get(self, path: str, params: Mapping[str, Any] | None = None) -> Json:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resources.lab.clouds.kubeconfigs import kubeconfig
+from resources.lab.clouds.kubeconfigs import kubeconfig_text
 from resources.lab.clouds.state import CloudState, Fault, SimCluster, SimPool
 from resources.lab.clouds.wire import Call, Reply, Wire
 
@@ -150,7 +150,7 @@ class CivoSim(Wire):
 
     def _show(self, cluster: SimCluster) -> dict[str, Any]:
         ready = cluster.phase in ("ready", "updating")
-        config = kubeconfig(cluster.name, self.state.hooks.endpoint(cluster.name)) if ready else ""
+        config = kubeconfig_text(cluster.name, self.state.hooks.endpoint(cluster.name)) if ready else ""
         return {
             **cluster.body,
             "id": cluster.id,

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from resources.lab.clouds.kubeconfigs import kubeconfig
+from resources.lab.clouds.kubeconfigs import kubeconfig_text
 from resources.lab.clouds.state import CloudState, Fault, SimCluster, SimPool
 from resources.lab.clouds.wire import Call, Reply, Wire
 
@@ -134,7 +134,7 @@ class VultrSim(Wire):
         cluster = self._cluster(call)
         if cluster.phase == "creating":
             return _error(400, "Cluster is not active yet")
-        text = kubeconfig(cluster.name, self.state.hooks.endpoint(cluster.name))
+        text = kubeconfig_text(cluster.name, self.state.hooks.endpoint(cluster.name))
         return Reply(200, {"kube_config": base64.b64encode(text.encode()).decode()})
 
     def _cluster(self, call: Call) -> SimCluster:
