@@ -297,7 +297,8 @@ class CivoCloud:
             }
             if fixed:
                 put["count"] = wanted
-            self._api.call("PUT", f"{_CLUSTERS}/{cluster['id']}/pools/{name}", body=put)
+            with about(f"update pool {name} of cluster {ref.name}"):
+                self._api.call("PUT", f"{_CLUSTERS}/{cluster['id']}/pools/{name}", body=put)
             return Progress("pending", f"pool {name} to be updated", changed=True)
         joined = _joined(cluster, name)
         if joined != count:

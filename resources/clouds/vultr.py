@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -255,7 +256,8 @@ class VultrCloud:
         changed = self._retaint(path, pool, request) or changed
         resize = _resize(pool, request)
         if resize:
-            self._api.call("PATCH", path, body=resize)
+            with about(f"resize pool {pool['label']} of cluster {ref.name}"), self._needing(ref, {pool["plan"]}):
+                self._api.call("PATCH", path, body=resize)
             changed = True
         seen = _pool(pool, ref)
         if changed:
@@ -284,22 +286,27 @@ class VultrCloud:
         return bool(wrong)
 
     def _create(self, ref: ClusterRef, path: str, body: Mapping[str, Any], *, made: Callable[[], bool]) -> None:
-        """After a lost reply `made` looks whether the request arrived all the same. Vultr refuses a sold-out plan as a
-        bad request, so the region's availability tells the two apart."""
+        """After a lost reply `made` looks whether the request arrived all the same."""
+        plans = {pool["plan"] for pool in body.get("node_pools", [body])}
         try:
-            self._api.call("POST", path, body=body)
+            with self._needing(ref, plans):
+                self._api.call("POST", path, body=body)
         except CloudRetryableError:
             if not made():
                 raise
+
+    @contextmanager
+    def _needing(self, ref: ClusterRef, plans: set[str]) -> Iterator[None]:
+        """Vultr refuses a sold-out plan as a bad request, so the region's availability tells the two apart."""
+        try:
+            yield
         except CloudInvalidError as error:
-            plans = {pool["plan"] for pool in body.get("node_pools", [body])}
-            location = ref.location or str(body.get("region", ""))
-            available = set(self._api.get(f"/v2/regions/{location}/availability")["available_plans"])
+            available = set(self._api.get(f"/v2/regions/{ref.location}/availability")["available_plans"])
             gone = sorted(plans - available)
             if not gone:
                 raise
             raise CloudCapacityError(
-                f"Vultr: plan {', '.join(gone)} isn't available in {location} now; another region or plan may be.",
+                f"Vultr: plan {', '.join(gone)} isn't available in {ref.location} now; another region or plan may be.",
                 code=error.code,
             ) from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 
@@ -38,8 +40,20 @@ def state(tmp_path):
 
 
 @pytest.fixture
-def url(state):
-    with serving(simulator.CivoSim(state)) as url:
+def sent():
+    """Path and body of every POST and PUT, as it came over the wire."""
+    return []
+
+
+@pytest.fixture
+def url(state, sent):
+    class Recording(simulator.CivoSim):
+        def answer(self, call):
+            if call.method in ("POST", "PUT"):
+                sent.append((call.path, call.json))
+            return super().answer(call)
+
+    with serving(Recording(state)) as url:
         yield url
 
 
@@ -162,6 +176,17 @@ def test_the_system_pool_gets_the_labels_that_its_cluster_lost(cloud, state):
     assert state.counts[("write", "PUT update-pool")] == 1
 
 
+def test_what_is_sent_is_the_request_with_ids_added(cloud, sent):
+    up(cloud), with_pool(cloud), with_pool(cloud, CPU)
+    asked = source.control_plane_request(VIEW)
+    network, firewall, cluster, *pools = [body for path, body in sent if not path.endswith("/pools/system")]
+    assert network == asked["network"]
+    assert firewall == {**asked["firewall"], "network_id": cluster["network_id"]}
+    assert cluster == {**asked["cluster"], "network_id": cluster["network_id"], "firewall_id": cluster["firewall_id"]}
+    assert cluster["network_id"] != cluster["firewall_id"] != ""
+    assert pools == [source.pool_request(VIEW, GPU)["pool"], source.pool_request(VIEW, CPU)["pool"]]
+
+
 def test_observe_tells_the_cluster_with_its_pools(cloud):
     assert cloud.observe(REF) is None
     up(cloud), with_pool(cloud)
@@ -268,6 +293,18 @@ def test_capacity_and_quota_are_typed_by_code(cloud, state, fault, error, code):
     state.clear_fault("pool/demo/gpu-l40s", fault)
     with_pool(cloud)
     assert {p.name for p in cloud.observe(REF).pools} == {"gpu-l40s", "cpu"}
+
+
+@pytest.mark.parametrize(("fault", "error"), [(Fault.NO_CAPACITY, CloudCapacityError), (Fault.QUOTA, CloudQuotaError)])
+def test_growth_that_is_refused_is_typed_too(cloud, state, fault, error):
+    up(cloud)
+    with_pool(cloud, CPU)
+    state.set_fault("pool/demo/cpu", fault)
+    bigger = source.pool_request(VIEW, replace(CPU, count=5))
+    with pytest.raises(error) as caught:
+        cloud.ensure_pool(REF, "cpu", bigger)
+    assert "pool cpu of cluster demo" in caught.value.message
+    assert [(p.count, p.joined, p.state) for p in cloud.observe(REF).pools] == [(2, 2, "ready")]
 
 
 def test_throttling_is_asked_again_a_bounded_number_of_times(cloud, state):
