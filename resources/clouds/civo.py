@@ -7,7 +7,6 @@ pools: bounds are for the autoscaler inside the cluster, and an autoscaled pool'
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -30,7 +29,7 @@ from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.civo import owned_name
 from modelplane_dagster.sources.record import SYSTEM_POOL
 from resources.clouds.drift import demand_account, labels_to_set, taints_to_add
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status
+from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status, version_key
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 ENDPOINT = "https://api.civo.com"
@@ -59,9 +58,6 @@ _ERRORS: Mapping[str, type[CloudError]] = {
     "database_kubernetes_cluster_not_found": NotThereError,
     "database_cluster_pool_not_found": NotThereError,
     "database_kubernetes_cluster_duplicate": CloudNameTakenError,
-    "database_kubernetes_cluster_no_pools": CloudInvalidError,
-    "database_kubernetes_cluster_invalid_version": CloudInvalidError,
-    "kubernetes_cluster_invalid_name": CloudInvalidError,
     "database_size_not_found": CloudInvalidError,
 }
 _STILL_USED = "database_network_delete_with_instance"
@@ -215,7 +211,7 @@ class CivoCloud:
         offered = [
             str(r["version"]) for r in rows if r.get("type") == "stable" and r.get("clusterType", "k3s") == "k3s"
         ]
-        return tuple(sorted(offered, key=_version_key, reverse=True))
+        return tuple(sorted(offered, key=version_key, reverse=True))
 
     @property
     def _api(self) -> Rest:
@@ -347,10 +343,12 @@ def _ours(cluster: Json, ref: ClusterRef) -> bool:
 
 
 def _required(cluster: Json, name: str) -> Json | None:
+    """The pool as it is asked for; None where it isn't."""
     return next((p for p in cluster.get("required_pools") or () if p.get("id") == name), None)
 
 
 def _actual(cluster: Json, name: str) -> Json | None:
+    """The pool as it stands; None where no node of it does."""
     return next((p for p in cluster.get("pools") or () if p.get("id") == name), None)
 
 
@@ -401,7 +399,3 @@ def _instance_type(row: Json) -> InstanceType:
     domain = str(row.get("gpu_type") or "").split("/")[0]
     vendor = {"nvidia.com": "nvidia", "amd.com": "amd"}.get(domain, "") if gpus else ""
     return InstanceType(row["name"], int(row["cpu_cores"]), int(row["ram_mb"]), gpus, vendor)
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

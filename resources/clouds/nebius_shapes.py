@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
@@ -148,7 +147,3 @@ def instance_type(name: str, resources: Json) -> InstanceType:
     gpus = int(resources.get("gpu_count", 0))
     memory = int(resources["memory_gibibytes"]) * 1024
     return InstanceType(name, int(resources["vcpu_count"]), memory, gpus, "nvidia" if gpus else "")
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

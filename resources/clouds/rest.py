@@ -6,6 +6,7 @@ Nothing here waits for a state: a call is asked once, and again only where askin
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -176,3 +177,8 @@ def _seconds(value: str | None) -> float | None:
         return float(value) if value else None
     except ValueError:
         return None
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """To sort versions as written by the clouds: every number in it, in order."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -8,7 +8,6 @@ and load balancers, which may hold data or addresses that outlive it.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,7 +30,7 @@ from modelplane_dagster.errors import (
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import SYSTEM_POOL
 from resources.clouds.drift import demand_account, labels_to_set, taints_to_add
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status
+from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status, version_key
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 ENDPOINT = "https://api.vultr.com"
@@ -163,7 +162,7 @@ class VultrCloud:
     def versions(self, ref: ClusterRef) -> tuple[str, ...]:
         del ref
         listed = self._api.get("/v2/kubernetes/versions")["versions"]
-        return tuple(sorted((str(v) for v in listed), key=_version_key, reverse=True))
+        return tuple(sorted((str(v) for v in listed), key=version_key, reverse=True))
 
     @property
     def _api(self) -> Rest:
@@ -385,7 +384,3 @@ def _instance_type(plan: Json) -> InstanceType:
     gpu = str(plan.get("gpu_type") or "")
     vendor = next((v for v in ("nvidia", "amd") if gpu.lower().startswith(v)), "")
     return InstanceType(plan["id"], int(plan["vcpu_count"]), int(plan["ram"]), 1 if gpu else 0, vendor)
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
