@@ -175,6 +175,11 @@ _GATE = _area(
             "Remove capacityBlock, or use a source that has them.",
         ),
         "MinNodesUnsupported": (E_, "The cloud can't hold a pool at that size.", "Raise minNodeCount or nodeCount."),
+        "CountNotSpread": (
+            E_,
+            "The cloud counts nodes for each zone, and the pool's count doesn't divide over its zones.",
+            "Choose a multiple of the number of zones.",
+        ),
         "CountOutOfBounds": (
             E_,
             "A pool's node counts contradict each other.",
@@ -229,6 +234,11 @@ _JOIN = _area(
         "UnknownValuesPath": (E_, "A component sets a value that its chart doesn't read.", "Correct the path."),
         "WrongValuesType": (E_, "A component sets a value of the wrong type.", "Give a value of the type shown."),
         "PublishedTwice": (E_, "Two components of a list publish one driver.", "Keep one publisher a driver."),
+        "PublisherDropped": (
+            E_,
+            "A component publishes a claimed driver, and its tags leave it out.",
+            "Add the driver to the component's tags.",
+        ),
         "OverlayInvalid": (
             E_,
             "The site's component overlay names an unknown component or field.",

@@ -78,7 +78,7 @@ def judge(
     the join, the source and the placement audit found; their errors refuse too."""
     found: list[Finding] = [*extra]
     for pool in view.pools:
-        where = _places(places, view, pool)
+        where = _Where(places, view, pool)
         found += _unsupported(view, pool, facts, where)
         found += _fabric(view, pool, facts, where)
         found += _vendors(view, pool, where)
@@ -92,21 +92,28 @@ def judge(
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    pool: Place | None
-    devices: tuple[Place | None, ...]
-    provisioning: Place | None
+    """Places of one pool, looked up only when a finding needs one: that reads the file's text again."""
 
+    fleet: Fleet | None
+    view: ClusterView
+    at: PoolView
 
-def _places(fleet: Fleet | None, view: ClusterView, pool: PoolView) -> _Where:
-    if fleet is None:
-        return _Where(None, tuple(None for _ in pool.devices), None)
-    index = next(i for i, p in enumerate(view.pools) if p.name == pool.name)
-    cls = pool.class_name
-    return _Where(
-        fleet.place("InferenceCluster", view.name, ("spec", "nodePools", index)),
-        tuple(fleet.place("InferenceClass", cls, ("spec", "devices", i, "driver")) for i, _ in enumerate(pool.devices)),
-        fleet.place("InferenceClass", cls, ("spec", "provisioning")),
-    )
+    @property
+    def pool(self) -> Place | None:
+        if self.fleet is None:
+            return None
+        index = next(i for i, p in enumerate(self.view.pools) if p.name == self.at.name)
+        return self.fleet.place("InferenceCluster", self.view.name, ("spec", "nodePools", index))
+
+    def device(self, index: int) -> Place | None:
+        return self._class(("spec", "devices", index, "driver"))
+
+    @property
+    def provisioning(self) -> Place | None:
+        return self._class(("spec", "provisioning"))
+
+    def _class(self, path: tuple[str | int, ...]) -> Place | None:
+        return self.fleet.place("InferenceClass", self.at.class_name, path) if self.fleet else None
 
 
 def _subject(pool: PoolView) -> str:
@@ -116,7 +123,7 @@ def _subject(pool: PoolView) -> str:
 def _unsupported(view: ClusterView, pool: PoolView, facts: GateFacts, where: _Where) -> list[Finding]:
     supported = ", ".join(facts.supported) or "no driver"
     found = []
-    for device, place in zip(pool.devices, where.devices, strict=True):
+    for index, device in enumerate(pool.devices):
         if device.claim != "DRA" or device.driver in facts.supported:
             continue
         brings = facts.fabrics.get(device.driver)
@@ -128,7 +135,7 @@ def _unsupported(view: ClusterView, pool: PoolView, facts: GateFacts, where: _Wh
                 _subject(pool),
                 f"Class {pool.class_name} claims the device {device.name} of driver {device.driver}, which {view.source} "
                 f"doesn't support; {view.source} supports {supported}.",
-                place=place,
+                place=where.device(index),
             )
         )
     return found
@@ -159,7 +166,7 @@ def _vendors(view: ClusterView, pool: PoolView, where: _Where) -> list[Finding]:
             "MixedGpuVendors",
             _subject(pool),
             f"Class {pool.class_name} claims {names}; one node carries GPUs of one vendor.",
-            place=where.devices[0] if where.devices else where.pool,
+            place=where.device(0),
         )
     ]
 
@@ -228,26 +235,26 @@ def _claim_size(view: ClusterView, pool: PoolView, where: _Where) -> list[Findin
 
 def _version(view: ClusterView, facts: GateFacts, places: Fleet | None) -> list[Finding]:
     subject = f"cluster/{view.name}"
-    place = None
-    if places is not None:
-        place = places.place(
-            "InferenceCluster", view.name, ("spec", "cluster", view.source.lower(), "kubernetesVersion")
-        )
+    path = ("spec", "cluster", view.source.lower(), "kubernetesVersion")
+
+    def place() -> Place | None:
+        return places.place("InferenceCluster", view.name, path) if places is not None else None
+
     version = KubernetesVersion.parse(view.version) if view.version else None
     if version is None:
         if not view.claimed:
             return []
         text = f"Cluster {view.name} declares no Kubernetes version; what depends on it is decided on the cluster."
-        return [finding("VersionUnknown", subject, text, place=place)]
+        return [finding("VersionUnknown", subject, text, place=place())]
     if _below(version, facts.floor):
         text = f"Cluster {view.name} declares Kubernetes {view.version}; the component list of {view.source} needs {facts.floor} or newer."
-        return [finding("UnsupportedKubernetesVersion", subject, text, place=place)]
+        return [finding("UnsupportedKubernetesVersion", subject, text, place=place())]
     if view.claimed and version < DRA_SINCE:
         text = (
             f"Cluster {view.name} declares Kubernetes {view.version} and claims {', '.join(sorted(view.claimed))}; "
             f"DRA claims need {DRA_SINCE} or newer."
         )
-        return [finding("UnsupportedKubernetesVersion", subject, text, place=place)]
+        return [finding("UnsupportedKubernetesVersion", subject, text, place=place())]
     return []
 
 
@@ -291,7 +298,7 @@ def judge_running(
                 _subject(desired),
                 f"Pool {pool.name} runs as a {role} pool for {', '.join(sorted(pool.drivers)) or 'no driver'}, and class "
                 f"{desired.class_name} {why}; a running pool neither loses a driver nor changes its role.",
-                place=_places(places, view, desired).pool,
+                place=_Where(places, view, desired).pool,
             )
         )
     if recorded_account is not None and recorded_account != view.account:

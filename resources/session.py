@@ -28,6 +28,7 @@ from modelplane_dagster.gate import (
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool, Record
 from modelplane_dagster.plan import FleetPlan, plan_fleet
+from modelplane_dagster.summary import ClusterSummary, summarise
 from resources import lease as leases
 from resources.clouds.seam import CloudCluster, ClusterRef
 from resources.helm import Helm
@@ -344,6 +345,15 @@ class Session:
         with self._lock:
             self._recent[name] = (time.monotonic(), seen)
         return seen
+
+    def summary(self, name: str, observed: ObservedCluster | None = None) -> ClusterSummary:
+        """Does the cluster stand as planned. Raises KeyError for a name that no manifest gives."""
+        seen = observed or self.recent(name)
+        try:
+            plan = self.judged(name, seen)
+        except UnreadableError as error:
+            return ClusterSummary(name=name, state="unknown", why=error.message)
+        return summarise(plan, seen, grace=self.settings.grace)
 
     def fleet_plan(self) -> FleetPlan:
         """The whole fleet's plan against recent observations."""

@@ -13,7 +13,7 @@ from modelplane_dagster.audit.ownership import Matched, ownership
 from modelplane_dagster.audit.slices import Published
 from modelplane_dagster.cluster import ClusterView, CpuMode, PoolView
 from modelplane_dagster.components.types import JoinedComponent
-from modelplane_dagster.cpu import cpu_device, devices_for
+from modelplane_dagster.cpu import CAPACITY_KEY, cpu_device, devices_for
 from modelplane_dagster.drivers import CPU
 from modelplane_dagster.kube.objects import NodeFacts
 from modelplane_dagster.kube.quantity import QuantityError, parse_quantity
@@ -142,7 +142,7 @@ def _cpus_lacking(pool: PoolView, published: Published, mode: CpuMode | None) ->
     device = cpu_device(pool.devices)
     if device is None:
         return "" if published.devices else "it publishes no device"
-    amounts = [_cpus(d.amount(CPU, "cpu")) for d in published.devices]
+    amounts = [_cpus(d.facts.amount(CAPACITY_KEY)) for d in published.devices]
     grouped = mode == "grouped" or (mode is None and any(a is not None for a in amounts))
     if not grouped:
         expected = devices_for("individual", groups=device.groups, cpus=device.cpus)

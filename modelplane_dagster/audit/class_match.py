@@ -4,17 +4,21 @@ slice shows lets a deployment be placed where its claim never allocates."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from modelplane_dagster.audit.slices import AttributeValue, Ledger, SliceDevice
+from modelplane_dagster.audit.slices import Ledger
 from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.drivers import CPU
 from modelplane_dagster.findings import Finding, finding
+from modelplane_dagster.kube.cel import AttributeValue
 from modelplane_dagster.kube.objects import NodeFacts
 from modelplane_dagster.kube.quantity import QuantityError, parse_quantity
+from modelplane_dagster.kube.slices import PublishedDevice
+from modelplane_dagster.kube.versions import SemverValue
 
 if TYPE_CHECKING:
-    from modelplane_dagster.manifests.classes import Device
+    from modelplane_dagster.manifests.classes import Device, DeviceAttribute
 
 
 def class_differences(
@@ -25,11 +29,13 @@ def class_differences(
     for device in pool.devices:
         if device.claim != "DRA":
             continue
+        # In individual mode a CPU device has neither capacity nor the group's attributes.
+        if device.driver == CPU and view.cpu_mode == "individual":
+            continue
         told: set[str] = set()
         for node in nodes:
-            # In individual mode a CPU device has neither capacity nor the group's attributes.
-            if device.driver == CPU and view.cpu_mode == "individual":
-                continue
+            if len(told) == len(device.attributes) + len(device.capacity):
+                break
             published = ledger.at(device.driver, node).devices
             for part, says in _unlike(device, published) if published else ():
                 if part not in told:
@@ -41,19 +47,25 @@ def class_differences(
                     )
 
 
-def _unlike(device: Device, published: tuple[SliceDevice, ...]) -> Iterator[tuple[str, str]]:
+def _unlike(device: Device, published: tuple[PublishedDevice, ...]) -> Iterator[tuple[str, str]]:
     """(part, what differs) where fewer devices than the class counts show it."""
     for name, declared in device.attributes.items():
-        seen = [d.attribute(device.driver, name) for d in published]
-        if sum(1 for value in seen if _same(value, declared.value)) < min(device.count, len(published)):
-            yield f"attribute {name}", f"declared {_text(declared.value)}, seen {_shown(seen)}"
+        wanted = _typed(declared)
+        seen = [d.facts.attribute(f"{device.driver}/{name}") for d in published]
+        if sum(1 for value in seen if _same(value, wanted)) < min(device.count, len(published)):
+            yield f"attribute {name}", f"declared {_text(wanted)}, seen {_shown(seen)}"
     for name, stated in device.capacity.items():
         # Groups of CPUs are counted by the chain.
         if device.driver == CPU and name == "cpu":
             continue
-        amounts = [d.amount(device.driver, name) for d in published]
+        amounts = [d.facts.amount(f"{device.driver}/{name}") for d in published]
         if sum(1 for a in amounts if _at_least(a, stated.value)) < min(device.count, len(published)):
             yield f"capacity {name}", f"declared {stated.value}, seen {_shown(amounts)}"
+
+
+def _typed(declared: DeviceAttribute) -> AttributeValue:
+    """As a slice holds it: a version isn't a string to a selector."""
+    return SemverValue(declared.version) if declared.version is not None else declared.value
 
 
 def _same(seen: AttributeValue | None, declared: AttributeValue) -> bool:
@@ -61,6 +73,7 @@ def _same(seen: AttributeValue | None, declared: AttributeValue) -> bool:
     return type(seen) is type(declared) and seen == declared
 
 
+@lru_cache(maxsize=4096)
 def _at_least(seen: str | None, declared: str) -> bool:
     try:
         return seen is not None and parse_quantity(seen) >= parse_quantity(declared)
@@ -69,6 +82,8 @@ def _at_least(seen: str | None, declared: str) -> bool:
 
 
 def _text(value: AttributeValue) -> str:
+    if isinstance(value, SemverValue):
+        return f"version {value.text}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

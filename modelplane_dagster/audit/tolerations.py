@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.kube.objects import NodeFacts, PodPlacement, Toleration
 from modelplane_dagster.kube.scheduling import KEEPS_OUT, daemon_should_run, may_run, tolerates
@@ -35,6 +36,14 @@ def pools_named(placement: PodPlacement) -> frozenset[str]:
     pools = {v for r in named for v in r.values}
     selected = placement.node_selector.get(POOL_LABEL)
     return frozenset(pools | ({selected} if selected else set()))
+
+
+def kept_pool(view: ClusterView, pool: str, placements: Iterable[PodPlacement], orphan_pools: frozenset[str]) -> bool:
+    """Whether a pool is one that the manifest holds no more and our own values still name (lists shrink through prune
+    alone), or one of `orphan_pools`: what runs there isn't astray."""
+    if not pool or any(p.name == pool for p in view.pools):
+        return False
+    return pool in orphan_pools or any(pool in pools_named(p) for p in placements)
 
 
 def spell(toleration: Toleration) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from modelplane_dagster.cluster import ExternalDriver
+from modelplane_dagster.components.checks import published_twice
 from modelplane_dagster.components.lists import externals
 from modelplane_dagster.components.types import Component
 from modelplane_dagster.findings import Finding, finding
@@ -37,12 +38,5 @@ def supported(
 
 
 def support_findings(source: str, components: Iterable[Component]) -> tuple[Finding, ...]:
-    """`PublishedTwice` for each driver that two components of one list publish: two ledgers hand out one device."""
-    rows = supported(source, components)
-    return tuple(
-        finding(
-            "PublishedTwice", f"source/{source}", f"{driver} is published by {' and by '.join(row.via)} on {source}."
-        )
-        for driver, row in rows.items()
-        if len(row.via) > 1
-    )
+    """`PublishedTwice` for each driver that two components of a source's list publish."""
+    return tuple(finding("PublishedTwice", f"source/{source}", m) for m in published_twice(components))

@@ -69,6 +69,8 @@ class PublishedDevice:
     reach: Reach | None = None
     consumes: tuple[tuple[str, str, str], ...] = ()
     """Shared counters that it takes: counter set, counter, quantity."""
+    charged: bool = False
+    """Whether the scheduler charges a claim of it to what the node can allocate, so that pods don't mirror the claim."""
 
     @property
     def name(self) -> str:
@@ -98,6 +100,7 @@ class PublishedDevice:
                 for used in raw.get("consumesCounters") or ()
                 for counter, amount in (used.get("counters") or {}).items()
             ),
+            bool(raw.get("nodeAllocatableResources") or raw.get("nodeAllocatableResourceMappings")),
         )
 
 

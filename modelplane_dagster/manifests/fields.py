@@ -45,6 +45,10 @@ def refuse_any(violations: Iterable[Violation]) -> None:
         raise refused(*found)
 
 
+# One set for each combination of fields; models are frozen, and a copy makes a set of its own.
+_GIVEN: dict[frozenset[str], set[str]] = {}
+
+
 class Manifest(BaseModel):
     """A frozen part of a manifest. Attributes are snake_case and the manifest's own names are the aliases.
 
@@ -60,6 +64,11 @@ class Manifest(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
     )
+
+    def model_post_init(self, _context: object) -> None:
+        """Shares the set of given fields between models that were given the same ones: it takes more than the fields."""
+        given = self.__pydantic_fields_set__
+        object.__setattr__(self, "__pydantic_fields_set__", _GIVEN.setdefault(frozenset(given), given))
 
 
 def _text_check(code: str, check: Callable[[str], str | None]) -> AfterValidator:

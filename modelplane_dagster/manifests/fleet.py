@@ -29,7 +29,7 @@ from modelplane_dagster.manifests.problems import nearest, subject
 from modelplane_dagster.manifests.provider_configs import ProviderConfig, provider_of, read_provider_config
 from modelplane_dagster.manifests.reader import read
 from modelplane_dagster.manifests.references import cluster_references, image_warnings
-from modelplane_dagster.manifests.source import Document, documents
+from modelplane_dagster.manifests.source import Document, Origin, documents
 
 __all__ = ["Fleet", "build_fleet"]
 
@@ -53,7 +53,9 @@ def build_fleet(files: Iterable[tuple[str, bytes]], extra: Iterable[Finding] = (
 class _Notice:
     """Objects of one kind that are passed over: the first of them, and how many."""
 
-    raw: RawObject
+    about: str
+    api_version: str
+    origin: Origin
     count: int = 0
 
 
@@ -62,7 +64,7 @@ class _Builder:
         self.findings: list[Finding] = []
         self._objects: dict[Key, ReadObject] = {}
         self._clashes: dict[Key, list[ReadObject]] = {}
-        self._configs: dict[Key, tuple[ProviderConfig, RawObject]] = {}
+        self._configs: dict[Key, tuple[ProviderConfig, Origin]] = {}
         self._broken: dict[tuple[str, str], list[Finding]] = {}
         self._unread: list[str] = []
         self._notices: dict[tuple[str, str, str], _Notice] = {}
@@ -104,7 +106,7 @@ class _Builder:
         name = raw.name
         if name is None:
             message = "metadata.name is missing or isn't a text"
-            self.findings.append(not_an_object(raw.document, (*raw.base, "metadata", "name"), message))
+            self.findings.append(not_an_object(raw.origin.document, (*raw.origin.base, "metadata", "name"), message))
             return False
         if provider is not None:
             config = read_provider_config(provider, raw.kind, raw.data)
@@ -121,28 +123,31 @@ class _Builder:
 
     def _unknown(self, raw: RawObject) -> bool:
         name = raw.name
-        about = f"{raw.kind}/{name}" if name else raw.document.subject
+        about = f"{raw.kind}/{name}" if name else raw.origin.document.subject
         if raw.kind in KINDS:
             message = f"apiVersion: {raw.kind} is of {API_VERSION}, and not of {raw.api_version}"
-            place, fix = raw.place(("apiVersion",)), f"Write apiVersion: {API_VERSION}."
+            place, fix = raw.origin.place(("apiVersion",)), f"Write apiVersion: {API_VERSION}."
         else:
             near = nearest(raw.kind, KINDS)
             message = f"kind: {API_VERSION} has no kind {raw.kind}" + (f"; the nearest is {near}" if near else "")
-            place, fix = raw.place(("kind",)), f"Write kind: {near}." if near else ""
+            place, fix = raw.origin.place(("kind",)), f"Write kind: {near}." if near else ""
         self.findings.append(finding("UnknownKind", about, message, fix=fix or None, place=place))
         return False
 
     def _notice(self, code: str, raw: RawObject) -> bool:
-        self._notices.setdefault((code, raw.group, raw.kind), _Notice(raw)).count += 1
+        name = raw.name
+        about = subject(raw.kind, name, raw.namespace) if name else raw.origin.document.subject
+        notice = _Notice(about, raw.api_version, raw.origin)
+        self._notices.setdefault((code, raw.group, raw.kind), notice).count += 1
         return False
 
     def _add_config(self, config: ProviderConfig, raw: RawObject) -> None:
         key = (raw.kind, config.namespace, f"{config.provider}/{config.name}")
         known = self._configs.get(key)
         if known is None:
-            self._configs[key] = (config, raw)
+            self._configs[key] = (config, raw.origin)
         elif known[0] != config:
-            self._clash(subject(*_about(key)), known[1], raw, broken=(raw.kind, _joined(key)))
+            self._clash(subject(*_about(key)), known[1], raw.origin, broken=(raw.kind, _joined(key)))
 
     def _add_object(self, item: ReadObject, wrong: tuple[Finding, ...]) -> None:
         about = subject(item.kind, item.name, item.namespace)
@@ -158,9 +163,9 @@ class _Builder:
             return
         if known.digest != item.digest or (known.model is None) != (item.model is None):
             self._clashes.setdefault(key, [known]).append(item)
-            self._clash(about, known.raw, item.raw, broken=(item.kind, _joined(key)))
+            self._clash(about, known.origin, item.origin, broken=(item.kind, _joined(key)))
 
-    def _clash(self, about: str, first: RawObject, second: RawObject, *, broken: tuple[str, str]) -> None:
+    def _clash(self, about: str, first: Origin, second: Origin, *, broken: tuple[str, str]) -> None:
         name = ("metadata", "name")
         places = sorted((first.place(name), second.place(name)))
         one, two = (f"{place.file}:{place.line}" for place in places)
@@ -177,11 +182,11 @@ class _Builder:
         deployments = _models(whole, ModelDeployment)
         by_cluster = self._references(clusters, classes)
         for key, deployment in deployments.items():
-            self.findings.extend(image_warnings(deployment, whole[key].raw))
+            self.findings.extend(image_warnings(deployment, whole[key].origin))
         self._report_notices()
         configs = [config for key, (config, _) in self._configs.items() if (key[0], _joined(key)) not in self._broken]
         digests = {key: self._digest(key, item) for key, item in self._objects.items()}
-        sources = {key: item.raw for key, item in self._objects.items()}
+        sources = {key: item.origin for key, item in self._objects.items()}
         return Fleet(
             classes=MappingProxyType({key[2]: model for key, model in classes.items()}),
             clusters=MappingProxyType({key[2]: model for key, model in clusters.items()}),
@@ -202,8 +207,8 @@ class _Builder:
         broken = {name for kind, name in self._broken if kind == "InferenceClass"}
         by_cluster: dict[str, tuple[Finding, ...]] = {}
         for key, cluster in clusters.items():
-            raw = self._objects[key].raw
-            found = tuple(cluster_references(cluster, raw, classes=names, broken=broken))
+            origin = self._objects[key].origin
+            found = tuple(cluster_references(cluster, origin, classes=names, broken=broken))
             if found:
                 by_cluster[cluster.name] = ordered(found)
                 self.findings.extend(found)
@@ -215,16 +220,16 @@ class _Builder:
     def _report_notices(self) -> None:
         for key, item in self._objects.items():
             if item.kind not in _ACTED_ON and key not in self._clashes:
-                self._notice("NotActedOn", item.raw)
+                about = subject(item.kind, item.name, item.namespace)
+                notice = _Notice(about, API_VERSION, item.origin)
+                self._notices.setdefault(("NotActedOn", GROUP, item.kind), notice).count += 1
         for (code, _, kind), notice in self._notices.items():
-            raw, name = notice.raw, notice.raw.name
-            about = subject(kind, name, raw.namespace) if name else raw.document.subject
             many = "1 object" if notice.count == 1 else f"{notice.count} objects"
             what = "skipped" if code == "ForeignKind" else "not acted on"
             if kind in _UNDESCRIBED:
                 what = "neither validated nor acted on"
-            message = f"{many} of kind {kind} of {raw.api_version}: {what}"
-            self.findings.append(finding(code, about, message, place=raw.place()))
+            message = f"{many} of kind {kind} of {notice.api_version}: {what}"
+            self.findings.append(finding(code, notice.about, message, place=notice.origin.place()))
 
     def _digest(self, key: Key, item: ReadObject) -> str:
         """Of two that clash, over both."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from modelplane_dagster.findings import Finding, Place
 from modelplane_dagster.manifests.fields import Path
 from modelplane_dagster.manifests.models import InferenceClass, InferenceCluster, ModelDeployment
-from modelplane_dagster.manifests.objects import RawObject
 from modelplane_dagster.manifests.provider_configs import ProviderConfig
+from modelplane_dagster.manifests.source import Origin
 
 Key = tuple[str, str, str]
 """Kind, namespace (empty for kinds without one) and name."""
@@ -31,7 +31,7 @@ class Fleet:
     broken: Mapping[tuple[str, str], tuple[Finding, ...]]
     findings: tuple[Finding, ...]
     digest: str
-    _sources: Mapping[Key, RawObject]
+    _sources: Mapping[Key, Origin]
     _digests: Mapping[Key, str]
     _by_cluster: Mapping[str, tuple[Finding, ...]]
 

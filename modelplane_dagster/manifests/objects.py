@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
-from modelplane_dagster.findings import Finding, Place, finding
+from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.manifests.fields import Manifest, Path
 from modelplane_dagster.manifests.models import (
     InferenceClass,
@@ -23,7 +23,7 @@ from modelplane_dagster.manifests.models import (
 )
 from modelplane_dagster.manifests.problems import MAX_ERRORS, Subjects, problems
 from modelplane_dagster.manifests.reader import Value
-from modelplane_dagster.manifests.source import Document
+from modelplane_dagster.manifests.source import Document, Origin
 from modelplane_dagster.manifests.words import shown
 
 KINDS: Mapping[str, type[Manifest]] = MappingProxyType(
@@ -61,10 +61,9 @@ _SERVER_METADATA = frozenset(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawObject:
-    """An object as read: `base` is its path in the document, not empty for an item of a List."""
+    """An object as read. It isn't kept: the values of a whole fleet take ten times its text."""
 
-    document: Document
-    base: Path
+    origin: Origin
     data: Mapping[str, Value]
     api_version: str
     kind: str
@@ -86,9 +85,6 @@ class RawObject:
         metadata = self.data.get("metadata")
         namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
         return (namespace if isinstance(namespace, str) else "default") if self.kind in NAMESPACED else ""
-
-    def place(self, path: Path = ()) -> Place:
-        return self.document.place((*self.base, *path))
 
 
 def raw_objects(document: Document, value: Value) -> Iterator[RawObject | Finding]:
@@ -114,7 +110,7 @@ def _raw(document: Document, base: Path, value: Value) -> Iterator[RawObject | F
             else:
                 yield not_an_object(document, (*base, "items", index), "a List stands in a List")
         return
-    yield RawObject(document, base, value, value["apiVersion"], value["kind"])
+    yield RawObject(Origin(document, base), value, value["apiVersion"], value["kind"])
 
 
 def not_an_object(document: Document, path: Path, message: str) -> Finding:
@@ -125,7 +121,7 @@ def not_an_object(document: Document, path: Path, message: str) -> Finding:
 class ReadObject:
     """A named object of one of our kinds. `model` is None where `findings` refuse it; `digest` is over its content."""
 
-    raw: RawObject
+    origin: Origin
     kind: str
     namespace: str
     name: str
@@ -144,9 +140,9 @@ def validate(raw: RawObject, name: str) -> ReadObject:
         read = _validate(model, data)
     except ValidationError as error:
         subjects = Subjects(raw.kind, name, namespace=raw.namespace, data=data)
-        refused = problems(error, model=model, document=raw.document, base=raw.base, subjects=subjects)
+        refused = problems(error, model=model, origin=raw.origin, subjects=subjects)
     text = read.model_dump_json().encode() if read is not None else canonical(data)
-    return ReadObject(raw, raw.kind, raw.namespace, name, read, hashlib.sha256(text).hexdigest(), refused)
+    return ReadObject(raw.origin, raw.kind, raw.namespace, name, read, hashlib.sha256(text).hexdigest(), refused)
 
 
 def _validate(model: type[Manifest], data: dict[str, Value]) -> Manifest:

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.manifests.fields import REFUSED, Path, Violation
 from modelplane_dagster.manifests.reader import Value
-from modelplane_dagster.manifests.source import Document
+from modelplane_dagster.manifests.source import Origin
 from modelplane_dagster.manifests.words import shown
 
 MAX_FINDINGS = 200
@@ -68,12 +68,12 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def problems(
-    error: ValidationError, *, model: type[BaseModel], document: Document, base: Path, subjects: Subjects
+    error: ValidationError, *, model: type[BaseModel], origin: Origin, subjects: Subjects
 ) -> tuple[Finding, ...]:
-    """Every reason for which the object at `base` of the document was refused, in the manifest's order."""
+    """Every reason for which the object was refused, in the manifest's order."""
     if error.error_count() > MAX_ERRORS:
         message = f"the object has {error.error_count()} errors, too many to list"
-        return (finding("InvalidValue", subjects.object, message, place=document.place(base)),)
+        return (finding("InvalidValue", subjects.object, message, place=origin.place()),)
     found = [pair for detail in error.errors(include_url=False) for pair in _violations(detail, model)]
     more = len(found) - MAX_FINDINGS
     if more > 0:
@@ -86,7 +86,7 @@ def problems(
             subjects.of(path),
             f"{path_text(path)}: {violation.message}",
             fix=violation.fix or None,
-            place=document.place((*base, *path)),
+            place=origin.place(path),
         )
         for path, violation in found
     )

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any
 
 from yaml import YAMLError
@@ -38,10 +39,15 @@ _Event = Any
 """An event of the C parser. Its stubs allow events without marks, which it never makes."""
 
 MAX_DEPTH = 100
+MAX_NODES = 400_000
+"""Keys and values of a document, with what its aliases stand for. Values take up to a hundred times their text."""
+
 MAX_ALIASED = 10_000
 """How many nodes all aliases of a document may stand for; 64 characters of a text count as one."""
 
 _TAG = "tag:yaml.org,2002:"
+# Keys and short values repeat all over a fleet, and are held once.
+_SHORT = 32
 _NO_KEY = object()
 _MERGE = object()
 
@@ -177,7 +183,11 @@ class _Build:
 
     def _scalar(self, event: _Event, stack: list[_Frame]) -> Value:
         self._weight += 1
-        text = event.value
+        if self._weight > MAX_NODES:
+            mark = event.start_mark
+            message = f"a document has at most {MAX_NODES} keys and values"
+            raise _StopError("ManifestTooLarge", message, mark.line, mark.column)
+        text = event.value if len(event.value) > _SHORT else intern(event.value)
         if event.implicit[0] and event.tag is None:
             value = self._plain(event, stack) if not text or text[0] in scalars.HINTS else text
         else:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from modelplane_dagster.findings import Finding, Severity, finding
 from modelplane_dagster.manifests.fields import Path
 from modelplane_dagster.manifests.models import InferenceClass, InferenceCluster, ModelDeployment, NodePool
-from modelplane_dagster.manifests.objects import RawObject
 from modelplane_dagster.manifests.problems import nearest, path_text, subject
+from modelplane_dagster.manifests.source import Origin
 from modelplane_dagster.manifests.words import shown
 
 _MAX_COMPARED = 100
@@ -17,7 +17,7 @@ _MAX_COMPARED = 100
 
 def cluster_references(
     cluster: InferenceCluster,
-    raw: RawObject,
+    origin: Origin,
     *,
     classes: Mapping[str, InferenceClass],
     broken: Collection[str],
@@ -29,7 +29,7 @@ def cluster_references(
         for code, field, message, fix, severity in (*_class(cluster, pool, classes, broken), *_counts(pool)):
             path = (*at, field)
             text = f"{path_text(path)}: {message}"
-            yield finding(code, about, text, fix=fix, place=raw.place(path), severity=severity)
+            yield finding(code, about, text, fix=fix, place=origin.place(path), severity=severity)
 
 
 _Row = tuple[str, str, str, str | None, Severity | None]
@@ -80,7 +80,7 @@ def _counts(pool: NodePool) -> Iterator[_Row]:
         yield "CountOutOfBounds", "nodeCount", message, None, None
 
 
-def image_warnings(deployment: ModelDeployment, raw: RawObject) -> Iterator[Finding]:
+def image_warnings(deployment: ModelDeployment, origin: Origin) -> Iterator[Finding]:
     """Images that name neither a tag nor a digest."""
     about = subject("ModelDeployment", deployment.name, deployment.namespace)
     for engine_index, engine in enumerate(deployment.engines):
@@ -91,7 +91,7 @@ def image_warnings(deployment: ModelDeployment, raw: RawObject) -> Iterator[Find
             engines: Path = ("spec", "template", "spec", "engines", engine_index)
             path = (*engines, "members", member_index, "template", "spec", "containers", 0, "image")
             text = f"{path_text(path)}: {shown(container.image)} has neither tag nor digest"
-            yield finding("ImageWithoutTag", about, text, place=raw.place(path))
+            yield finding("ImageWithoutTag", about, text, place=origin.place(path))
 
 
 def _pinned(image: str) -> bool:

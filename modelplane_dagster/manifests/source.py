@@ -51,6 +51,18 @@ class Document:
         return self.start if found is None else self.at(*found)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """Where an object comes from: `base` is its path in the document, not empty for an item of a List."""
+
+    document: Document
+    base: tuple[str | int, ...] = ()
+
+    def place(self, path: tuple[str | int, ...] = ()) -> Place:
+        """Where a field of the object stands; of a missing one, its nearest parent."""
+        return self.document.place((*self.base, *path))
+
+
 def documents(file: str, data: bytes) -> tuple[list[Document], tuple[Finding, ...]]:
     """The documents of a file that hold anything, in order, and what was refused before it could be parsed."""
     try:

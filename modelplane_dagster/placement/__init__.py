@@ -7,6 +7,14 @@ from modelplane_dagster.placement.facts import (
     Placement,
     ReplicaPlacement,
 )
-from modelplane_dagster.placement.place import place_all
+from modelplane_dagster.placement.place import matching_pools, place_all
 
-__all__ = ["ClusterOffer", "EnginePlacement", "MemberPlacement", "Placement", "ReplicaPlacement", "place_all"]
+__all__ = [
+    "ClusterOffer",
+    "EnginePlacement",
+    "MemberPlacement",
+    "Placement",
+    "ReplicaPlacement",
+    "matching_pools",
+    "place_all",
+]

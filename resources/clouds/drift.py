@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from modelplane_dagster.errors import CloudCredentialsError, CloudError, CloudNameTakenError, CloudRetryableError
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import CLUSTER_TAG, OWNER_TAG
-from resources.clouds.seam import ClusterRef
+from resources.clouds.seam import CloudPool, ClusterRef, ClusterState
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
@@ -38,6 +38,14 @@ def taints_to_add(want: Iterable[Taint], have: Iterable[Taint]) -> tuple[Taint, 
     return tuple(t for t in want if (t.key, t.effect) not in there)
 
 
+def standing(state: ClusterState, system: CloudPool | None) -> ClusterState:
+    """A control plane is ready with its system pool and not before: without nodes nothing can be installed on it. So
+    whoever sees it in creation asks again, and the pool is made."""
+    if state == "ready" and (system is None or system.state in ("creating", "create-failed", "deleting")):
+        return "creating"
+    return state
+
+
 def is_ours(tags: Mapping[str, str] | None, ref: ClusterRef) -> bool:
     """By our mark and the cluster's name, never by the name alone."""
     marks = tags or {}
@@ -45,8 +53,11 @@ def is_ours(tags: Mapping[str, str] | None, ref: ClusterRef) -> bool:
 
 
 def demand_ours(what: str, *, ours: bool) -> None:
+    """`what` begins the sentence of the CloudNameTakenError, such as "cluster demo"."""
     if not ours:
-        raise CloudNameTakenError(f"{what} exists and doesn't carry our ownership mark, so it isn't touched.")
+        raise CloudNameTakenError(
+            f"{what[0].upper()}{what[1:]} exists and doesn't carry our ownership mark, so it isn't touched."
+        )
 
 
 def demand_account(ref: ClusterRef, account: str) -> None:

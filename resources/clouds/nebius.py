@@ -85,7 +85,7 @@ class NebiusCloud:
         status = cluster.get("status", {})
         return CloudCluster(
             name=ref.name,
-            state=_STATES.get(status.get("state", ""), "updating"),
+            state=drift.standing(_STATES.get(status.get("state", ""), "updating"), system),
             version=version_of(cluster),
             ours=is_ours(cluster, ref),
             account=self.whoami(),

@@ -21,9 +21,10 @@ from resources.lab.api.app import KubeApp, Receive, Scope, Send
 from resources.lab.api.certificates import loopback_certificate
 from resources.lab.api.clusters import Clusters
 from resources.lab.control import Control
-from resources.lab.home import PID_FILE, PORT_FILE, locked_pidfile, read_token
+from resources.lab.home import PORT_FILE, locked_pidfile, read_token
 
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+_LAST_ANSWERS = 0.2  # seconds for requests that are being answered when the daemon stops
 _ALIVE_EVERY = 2.0  # seconds between looks at the home
 
 
@@ -94,7 +95,7 @@ class Lab:
 
     async def _watch_home(self) -> None:
         """Stops the daemon when its home is taken away, so that a removed folder leaves no process behind."""
-        while (self.home / PID_FILE).exists():
+        while self.home.is_dir():
             await asyncio.sleep(_ALIVE_EVERY)
         self.stop()
 
@@ -103,6 +104,14 @@ class Lab:
             cluster.close_watches()
         if self._server is not None:
             self._server.should_exit = True
+            asyncio.get_running_loop().call_later(_LAST_ANSWERS, self._cut_off)
+
+    def _cut_off(self) -> None:
+        """Idle clients keep their connections open, and over TLS uvicorn would wait for each to say goodbye."""
+        for connection in tuple(self._server.server_state.connections if self._server else ()):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
 
 
 def parts() -> list[Part]:
@@ -115,13 +124,17 @@ def bound_socket(home: Path) -> socket.socket:
     last = home / PORT_FILE
     wanted = [int(last.read_text())] if last.exists() and last.read_text().isdigit() else []
     for port in (*wanted, 0):
-        sock = socket.socket()
+        # asyncio turns Nagle's delay (40 ms an answer) off for sockets that name their protocol, and for no others.
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind(("127.0.0.1", port))
         except OSError:
             sock.close()
             continue
+        fresh = home / f"{PORT_FILE}.new"
+        fresh.write_text(str(sock.getsockname()[1]))
+        fresh.replace(home / PORT_FILE)
         return sock
     raise OSError("no free port on loopback")
 
@@ -135,9 +148,6 @@ def start(home: Path) -> int:
     lab = Lab(home, parts())
     sock = bound_socket(home)
     sock.listen(1024)
-    fresh = home / f"{PORT_FILE}.new"
-    fresh.write_text(str(sock.getsockname()[1]))
-    fresh.replace(home / PORT_FILE)
     os.truncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     _loop_policy()

@@ -5,32 +5,42 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import time
 from contextlib import suppress
 from pathlib import Path
 
 PORT_FILE, TOKEN_FILE, PID_FILE, LOG_FILE = "lab.port", "lab.token", "lab.pid", "lab.log"
+_TRIES, _PAUSE = 20, 0.01
 
 
 def read_token(home: Path) -> str:
     """The control endpoints' token, made on first use in a file that only its owner reads."""
     path = home / TOKEN_FILE
     home.mkdir(parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "w") as out:
-            out.write(secrets.token_urlsafe(24))
+    if not path.exists():
+        # Written whole and then linked, so that nobody reads half a token and the first one wins.
+        fresh = path.with_suffix(f".{os.getpid()}")
+        fresh.touch(mode=0o600)
+        fresh.write_text(secrets.token_urlsafe(24))
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+        fresh.unlink()
     return path.read_text()
 
 
 def locked_pidfile(home: Path) -> int | None:
     """The descriptor that holds the daemon's lock; None where another daemon of this home runs."""
     fd = os.open(home / PID_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    return fd
+    # A client's look at the lock holds it for an instant: try again before giving up.
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        else:
+            return fd
+    os.close(fd)
+    return None
 
 
 def running(home: Path) -> int | None:

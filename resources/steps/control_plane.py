@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.audit.existing import audit_existing
-
 from modelplane_dagster.errors import ConfigError, UnreadableError
 from modelplane_dagster.known import Unknown
 from modelplane_dagster.sources import SOURCES

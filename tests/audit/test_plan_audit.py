@@ -420,7 +420,7 @@ def test_daemons_that_leave_no_room_for_cpu_claims():
     assert (found.code, found.subject) == ("CpuNotAllocatable", "pool/c/cpu")
     assert found.message == (
         "The CPU driver reserves 2 CPUs, and the daemons of the node request 2.05 (heavy 1.95, mp-dra-driver-cpu 0.1) "
-        "besides what the kubelet reserves, so a pod that mirrors a full claim of 6 CPUs never fits.",
+        "besides what the kubelet reserves, so a pod that mirrors a full claim of 6 CPUs never fits."
     )
     charged = {"driverConfig": {"reservedCPUs": "0-1", "publishNodeAllocatableResourceMapping": True}}
     values = {**CPU_DRIVER.values(cluster), **charged}

@@ -18,7 +18,8 @@ def serving(app) -> Iterator[str]:
         with app.serve() as url:
             yield url
         return
-    listener = socket.socket()
+    # asyncio turns Nagle's delay (40 ms an answer) off for sockets that name their protocol, and for no others.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none")
     server = uvicorn.Server(config)

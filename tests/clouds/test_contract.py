@@ -118,6 +118,22 @@ def test_cluster_and_pool_become_ready(running):
     assert running.ready == [("demo", running.state.cluster("demo").version)]
 
 
+def test_ready_means_with_the_system_pool(bench):
+    def step():
+        seen = bench.cloud.observe(bench.ref)
+        if seen is None or seen.state != "ready":
+            bench.control_plane()
+            return Progress("pending")
+        return Progress("ready")
+
+    def system_pool():
+        pool = bench.cloud.observe(bench.ref).system_pool
+        return Progress("ready" if pool is not None and pool.state == "ready" else "pending")
+
+    until(step)
+    until(system_pool)
+
+
 def test_repeat_writes_nothing(running):
     before = running.writes()
     assert running.control_plane() == Progress("ready")

@@ -74,7 +74,7 @@ def item_element(item: Json, kind: Type) -> str:
     """How a list item is named: by its keys in a list of type map, by its value in one of type set."""
     if kind.list_type == "set" or not isinstance(item, dict):
         return "v:" + orjson.dumps(item).decode()
-    keys = {key: item.get(key, KEY_DEFAULTS.get(key)) for key in sorted(kind.keys)}
+    keys = {key: item.get(key, KEY_DEFAULTS.get(key)) for key in kind.keys}
     return "k:" + orjson.dumps({key: value for key, value in keys.items() if value is not None}).decode()
 
 

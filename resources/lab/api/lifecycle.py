@@ -9,12 +9,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from resources.lab.api.errors import ApiError
+from resources.lab.api.errors import ApiError, forbidden
 from resources.lab.api.storage import Event, Name
 from resources.lab.api.table import Resource
+from resources.lab.api.writes import Delete
 
 if TYPE_CHECKING:
-    from resources.lab.api.store import Delete, Store
+    from resources.lab.api.store import Store
 
 Obj = dict[str, Any]
 
@@ -22,7 +23,10 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 NAMESPACES = ("", "namespaces")
+EVENTS = ("", "events")
+_EVENTS = 1000
 _DEFAULT_GRACE = 30
+_KEPT_NAMESPACES = {"default", "kube-public", "kube-system"}
 
 
 class Lifecycle:
@@ -96,6 +100,8 @@ class Lifecycle:
 
     def delete(self, resource: Resource, obj: Obj, how: Delete) -> tuple[Obj, bool]:
         metadata = dict(obj["metadata"])
+        if resource.key == NAMESPACES and metadata["name"] in _KEPT_NAMESPACES:
+            raise forbidden("namespaces", "", metadata["name"], "this namespace may not be deleted")
         at = metadata.get("namespace", ""), metadata["name"]
         finalizers = [f for f in metadata.get("finalizers") or () if f not in {FOREGROUND, ORPHAN}]
         if how.policy == "Foreground" and self._dependents.get(metadata["uid"]):
@@ -151,8 +157,6 @@ class Lifecycle:
         return None if entry is None else entry.obj
 
     def _quietly_delete(self, key: tuple[str, str], at: Name, policy: str = "Background") -> None:
-        from resources.lab.api.store import Delete  # noqa: PLC0415 - store imports this module
-
         resource = self._store.table.by_key(key)
         if resource is None or self._store.storage.get(key, at) is None:
             return
@@ -242,6 +246,13 @@ class Lifecycle:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
             if self._store.find("serviceaccounts", "default", name) is None:
                 self._store.create("serviceaccounts", account)
+        elif resource.key == EVENTS:
+            self._forget_events()
+
+    def _forget_events(self) -> None:
+        """The real API forgets an event after an hour; this one keeps the latest thousand."""
+        while self._store.storage.count(EVENTS) > _EVENTS:
+            self._store.storage.remove(EVENTS, self._store.storage.first(EVENTS))
 
     def updated(self, resource: Resource, obj: Obj) -> None:
         if resource.key == CRDS:

@@ -16,16 +16,15 @@ class _Missing:
 MISSING = _Missing()
 
 
-def _granular(kind: Type, *values: Json) -> str:
-    """ "map" or "list" where server-side apply looks inside, "" where the value is one leaf."""
+def _granular(kind: Type, value: Json, other: Json = MISSING) -> str:
+    """ "map" or "list" where server-side apply looks inside both values, "" where they are one leaf each."""
     if kind.atomic:
         return ""
-    present = [v for v in values if v is not MISSING and v is not None]
-    if present and all(isinstance(v, dict) for v in present):
-        return "map"
+    if isinstance(value, dict):
+        return "map" if other is MISSING or isinstance(other, dict) else ""
     # Without a schema lists are atomic.
-    if kind.shape == "list" and present and all(isinstance(v, list) for v in present):
-        return "list"
+    if kind.shape == "list" and isinstance(value, list):
+        return "list" if other is MISSING or isinstance(other, list) else ""
     return ""
 
 
@@ -65,13 +64,15 @@ NO_CHANGE = Change()
 
 def compare(old: Json, new: Json, kind: Type) -> Change:
     """What differs between two values, by path; new containers are added as such, beside their leaves."""
-    if old is new or (old is not MISSING and new is not MISSING and _same(old, new)):
+    if old is MISSING:
+        return Change(added=_all_of(new, kind))
+    if new is MISSING:
+        return Change(removed=_all_of(old, kind))
+    if old is new or _same(old, new):
         return NO_CHANGE
     shape = _granular(kind, old, new)
-    if not shape or (not _content(old) and not _content(new)):
-        if old is MISSING:
-            return Change(added={})
-        return Change(removed={}) if new is MISSING else Change(modified={})
+    if not shape or (not old and not new):
+        return Change(modified={})
     added: Node = {}
     removed: Node = {}
     modified: Node = {}
@@ -80,25 +81,28 @@ def compare(old: Json, new: Json, kind: Type) -> Change:
         for part, kids in ((change.added, added), (change.removed, removed), (change.modified, modified)):
             if part is not None:
                 kids[element] = part
-    return Change(
-        build(added, itself=old is MISSING), build(removed, itself=new is MISSING), build(modified, itself=False)
-    )
+    return Change(*(build(kids, itself=False) for kids in (added, removed, modified)))
+
+
+def _all_of(value: Json, kind: Type) -> Node:
+    """Every path at and below a value, containers included."""
+    shape = _granular(kind, value)
+    if not shape or not value:
+        return {}
+    if shape == "map":
+        return {".": {}, **{f"f:{key}": _all_of(sub, kind.child(key)) for key, sub in value.items()}}
+    return {".": {}, **{item_element(item, kind): _all_of(item, kind.item) for item in value}}
 
 
 def _same(old: Json, new: Json) -> bool:
     return type(old) is type(new) and old == new
 
 
-def _content(value: Json) -> Json:
-    return value if value is not MISSING else None
-
-
 def _pairs(old: Json, new: Json, kind: Type, shape: str) -> list[tuple[str, Any, Any, Type]]:
     if shape == "map":
-        before, after = _content(old) or {}, _content(new) or {}
-        names = [*before, *(name for name in after if name not in before)]
-        return [(f"f:{n}", before.get(n, MISSING), after.get(n, MISSING), kind.child(n)) for n in names]
-    left, right = _indexed(_content(old) or [], kind), _indexed(_content(new) or [], kind)
+        names = [*old, *(name for name in new if name not in old)]
+        return [(f"f:{n}", old.get(n, MISSING), new.get(n, MISSING), kind.child(n)) for n in names]
+    left, right = _indexed(old, kind), _indexed(new, kind)
     elements = [*left, *(element for element in right if element not in left)]
     return [(e, left.get(e, MISSING), right.get(e, MISSING), kind.item) for e in elements]
 

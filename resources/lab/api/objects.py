@@ -16,8 +16,8 @@ from resources.lab.api.request import Request, Target, is_true, target
 from resources.lab.api.schema import Json
 from resources.lab.api.selectors import Match, matcher
 from resources.lab.api.storage import Entry, Obj
-from resources.lab.api.store import Delete, PatchKind
 from resources.lab.api.watch import Feed, Watch
+from resources.lab.api.writes import Delete, PatchKind
 
 Reply = tuple[int, bytes] | tuple[int, bytes, bytes]
 

@@ -15,8 +15,8 @@ from resources.lab.api.protobuf import CONTENT_TYPE as PROTOBUF
 from resources.lab.api.protobuf import MAGIC
 from resources.lab.api.protobuf import decode as decode_protobuf
 from resources.lab.api.schema import Json
-from resources.lab.api.store import Write
 from resources.lab.api.table import Resource, Table
+from resources.lab.api.writes import Write
 
 _GO_AGENT = re.compile(r"^([^/ ]+)")
 

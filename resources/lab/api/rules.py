@@ -8,6 +8,7 @@ from typing import Any
 
 from resources.lab.api.defaults import pod_template
 from resources.lab.api.errors import Cause, invalid
+from resources.lab.api.rules_dra import claim_spec, slice_spec
 from resources.lab.api.schema import Json
 from resources.lab.api.table import Resource
 
@@ -21,6 +22,7 @@ _PATH_NAMED = {"rbac.authorization.k8s.io"}
 _DNS_NAMED = {("", "namespaces"), ("", "services")}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ANNOTATION_LIMIT = 262144
+_DATA_LIMIT = 1048576
 
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -82,6 +84,14 @@ def _causes(resource: Resource, obj: Obj, old: Obj | None) -> Iterator[Cause]:
         yield from _workload(obj, old)
     if resource.key == ("", "nodes"):
         yield from _taints(obj.get("spec", {}).get("taints") or [])
+    if resource.key == ("resource.k8s.io", "resourceclaims"):
+        yield from claim_spec(obj.get("spec") or {}, "spec")
+    elif resource.key == ("resource.k8s.io", "resourceclaimtemplates"):
+        yield from claim_spec((obj.get("spec") or {}).get("spec") or {}, "spec.spec")
+    elif resource.key == ("resource.k8s.io", "resourceslices"):
+        yield from slice_spec(obj.get("spec") or {}, old)
+    if resource.key in {("", "configmaps"), ("", "secrets")}:
+        yield from _size(obj)
     if resource.group == "apiextensions.k8s.io":
         yield from _crd(obj)
     yield from _immutable(resource, obj, old)
@@ -290,6 +300,14 @@ def _workload(obj: Obj, old: Obj | None) -> Iterator[Cause]:
         yield unsupported("spec.template.spec.restartPolicy", spec["template"]["spec"]["restartPolicy"], ("Always",))
     if old is not None and old["spec"].get("selector") != selector:
         yield wrong("spec.selector", selector, "field is immutable")
+
+
+def _size(obj: Obj) -> Iterator[Cause]:
+    parts = (*(obj.get("data") or {}).values(), *(obj.get("binaryData") or {}).values())
+    # Secrets count decoded, three bytes for every four characters.
+    size = sum(map(len, parts)) * 3 // 4 if obj.get("kind") == "Secret" else sum(map(len, parts))
+    if size > _DATA_LIMIT:
+        yield Cause("FieldValueTooLong", f"Too long: may not be more than {_DATA_LIMIT} bytes", "data")
 
 
 def _crd(obj: Obj) -> Iterator[Cause]:

@@ -24,7 +24,7 @@ KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 class Type:
     """One node of a schema, read lazily. `shape` is "any" where the schema says nothing: maps merge, lists are replaced."""
 
-    __slots__ = ("_extra", "_fields", "_item", "defs", "raw", "scalar", "shape")
+    __slots__ = ("_extra", "_fields", "_item", "atomic", "defs", "keys", "list_type", "raw", "scalar", "shape")
 
     def __init__(self, raw: Mapping[str, Any], defs: Definitions | None) -> None:
         self.raw = raw
@@ -33,6 +33,14 @@ class Type:
         self._item: Type | None = None
         self._extra: Type | None = None
         self.shape, self.scalar = _shape(raw)
+        self.list_type = str(raw.get("x-kubernetes-list-type", "atomic"))
+        self.keys = tuple(sorted(raw.get("x-kubernetes-list-map-keys", ())))
+        # Owned and replaced as a whole by server-side apply.
+        self.atomic = (
+            self.shape == "scalar"
+            or (self.shape == "list" and self.list_type == "atomic")
+            or (self.shape == "map" and raw.get("x-kubernetes-map-type") == "atomic")
+        )
 
     def _sub(self, raw: Mapping[str, Any]) -> Type:
         return self.defs.resolve(raw) if self.defs is not None else Type(raw, None)
@@ -69,21 +77,6 @@ class Type:
             return True
         extra = self.raw.get("additionalProperties")
         return bool(extra) or ("properties" not in self.raw and extra is not False)
-
-    @property
-    def atomic(self) -> bool:
-        """Owned and replaced as a whole by server-side apply."""
-        if self.shape == "map":
-            return self.raw.get("x-kubernetes-map-type") == "atomic"
-        return self.shape == "scalar" or (self.shape == "list" and self.list_type == "atomic")
-
-    @property
-    def list_type(self) -> str:
-        return str(self.raw.get("x-kubernetes-list-type", "atomic"))
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(self.raw.get("x-kubernetes-list-map-keys", ()))
 
     @property
     def patch_key(self) -> str:

@@ -30,8 +30,23 @@ _STRIPPED: Set = {
     },
 }
 _STATUS: Set = {"f:status": {}}
-# Structs that Go holds by value: they exist in an empty object, so that creating one doesn't own them as such.
-_VALUES: Set = {name: {".": {}} for name in ("f:metadata", "f:spec", "f:status")}
+# Structs that Go holds by value, and lists that it always writes: they exist in an empty object, so that creating one
+# doesn't own them as such. A custom resource has none of them but its metadata.
+_SELF: Set = {".": {}}
+_POD_SPEC: Set = {".": {}, "f:containers": _SELF}
+_TEMPLATE: Set = {".": {}, "f:metadata": _SELF, "f:spec": _POD_SPEC}
+_VALUES: Set = {
+    "f:metadata": _SELF,
+    "f:spec": {
+        ".": {},
+        "f:containers": _SELF,
+        "f:strategy": _SELF,
+        "f:template": _TEMPLATE,
+        "f:updateStrategy": _SELF,
+    },
+    "f:status": _SELF,
+}
+_CUSTOM_VALUES: Set = {"f:metadata": _SELF}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +138,7 @@ def record_update(old: Mapping[str, Any] | None, new: dict[str, Any], scope: Sco
     change = compare(_plain(base), _plain(new), scope.kind)
     changed = union(change.added, change.modified)
     if old is None:
-        changed = difference(changed, _VALUES)
+        changed = difference(changed, _CUSTOM_VALUES if scope.kind.defs is None else _VALUES)
     _disown(owners, union(changed, change.removed), but=scope.writer)
     own = union(difference(owners.get(scope.writer), change.removed), changed)
     owners[scope.writer] = without(own, scope.ignored)
@@ -180,12 +195,8 @@ def _conflict(conflicts: Mapping[Writer, Set]) -> ApiError:
             by += f" using {who.api_version}"
         causes.extend(Cause("FieldManagerConflict", by, path) for path in paths(clash))
     count = len(causes)
-    words = f"{count} conflict" if count == 1 else f"{count} conflicts"
-    managers = {cause.message for cause in causes}
-    if len(managers) == 1:
-        listed = f"{managers.pop()}: {causes[0].field}" if count == 1 else _listed(causes)
-    else:
-        listed = _listed(causes)
+    words = "1 conflict" if count == 1 else f"{count} conflicts"
+    listed = f"{causes[0].message}: {causes[0].field}" if count == 1 else _listed(causes)
     return ApiError(409, f"Apply failed with {words}: {listed}", causes=tuple(causes))
 
 
@@ -193,4 +204,7 @@ def _listed(causes: list[Cause]) -> str:
     by: dict[str, list[str]] = {}
     for cause in causes:
         by.setdefault(cause.message, []).append(cause.field)
-    return "\n".join(f"{who}:\n" + "\n".join(f"- {path}" for path in fields) for who, fields in by.items())
+    return "\n".join(
+        f"conflicts{who.removeprefix('conflict')}:\n" + "\n".join(f"- {path}" for path in fields)
+        for who, fields in by.items()
+    )

@@ -122,19 +122,26 @@ class Storage:
 
     def _load(self, journal: Journal) -> None:
         for line in journal.read():
+            self.version = max(self.version, line["rv"])
+            if "at" not in line:
+                continue
             group, plural, namespace, name = line["at"]
             kind = self._kinds.setdefault((group, plural), {})
             if "obj" in line:
                 kind[namespace, name] = Entry(line["obj"])
             else:
                 kind.pop((namespace, name), None)
-            self.version = max(self.version, line["rv"])
         self._compact(journal)
 
     def _compact(self, journal: Journal) -> None:
-        journal.replace(
-            _line(self.version, key, name, entry) for key, kind in self._kinds.items() for name, entry in kind.items()
-        )
+        journal.replace(self._lines())
+
+    def _lines(self) -> Iterator[bytes]:
+        """The present state. The version comes first: an empty store has one too, and it mustn't start over."""
+        yield b'{"rv":%d}\n' % self.version
+        for key, kind in self._kinds.items():
+            for name, entry in kind.items():
+                yield _line(self.version, key, name, entry)
 
     def get(self, key: Key, name: Name) -> Entry | None:
         return self._kinds.get(key, {}).get(name)
@@ -151,6 +158,15 @@ class Storage:
         for name in self.names(key):
             if not namespace or name[0] == namespace:
                 yield name, kind[name]
+
+    def count(self, key: Key) -> int:
+        return len(self._kinds.get(key, {}))
+
+    def first(self, key: Key) -> Name:
+        """The name that was stored first; KeyError where there is none."""
+        for name in self._kinds.get(key, {}):
+            return name
+        raise KeyError(key)
 
     def resources(self) -> list[Key]:
         return list(self._kinds)

@@ -9,17 +9,24 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Literal
-
-import orjson
+from dataclasses import replace
+from typing import Any
 
 from resources.lab.api import ssa
 from resources.lab.api.admission import Admission
 from resources.lab.api.decode import decode, untyped_patch
 from resources.lab.api.defaults import apply_defaults
-from resources.lab.api.errors import ApiError, already_exists, bad_request, forbidden, modified, no_such_path, not_found
+from resources.lab.api.errors import (
+    ApiError,
+    Cause,
+    already_exists,
+    bad_request,
+    forbidden,
+    invalid,
+    modified,
+    no_such_path,
+    not_found,
+)
 from resources.lab.api.lifecycle import Lifecycle
 from resources.lab.api.merge import drop_nulls
 from resources.lab.api.patch import json_patch, merge_patch, strategic
@@ -29,49 +36,27 @@ from resources.lab.api.selectors import matcher
 from resources.lab.api.storage import Entry, Event, Obj, Storage
 from resources.lab.api.switches import Switches, drop_gated
 from resources.lab.api.table import Resource, Table, built_in
+from resources.lab.api.writes import (
+    PLAIN_DELETE,
+    PLAIN_WRITE,
+    Delete,
+    PatchKind,
+    Write,
+    check_kind,
+    copy_of,
+    count_template,
+    now,
+    same_but_times,
+    spec_of,
+)
 
-PatchKind = Literal["json", "merge", "strategic"]
+_DAEMON_SETS = ("apps", "daemonsets")
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"  # without vowels and look-alike digits, so that no word comes out
 # Kinds that keep what their creator says of the status: a kubelet registers its node with it.
 _STATUS_ON_CREATE = {("", "nodes"), ("", "persistentvolumes"), ("apiregistration.k8s.io", "apiservices")}
 # A status write of these changes nothing of the metadata.
 _PLAIN_STATUS = {"resource.k8s.io", "apiextensions.k8s.io"}
 _UPSERT = {("coordination.k8s.io", "leases"), ("", "events"), ("", "endpoints")}
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """How a write is to be done. `manager` owns the fields it sets; a dry run answers and stores nothing."""
-
-    manager: str = "lab"
-    dry_run: bool = False
-    field_validation: str = "Warn"
-    subresource: str = ""
-    force: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """`policy` is Background, Foreground or Orphan; `grace` None means the object's own; preconditions empty mean none."""
-
-    policy: str = "Background"
-    grace: int | None = None
-    uid: str = ""
-    resource_version: str = ""
-    dry_run: bool = False
-
-
-PLAIN_WRITE = Write()
-PLAIN_DELETE = Delete()
-
-
-def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def copy_of(obj: Mapping[str, Any]) -> Obj:
-    """A deep copy, to be changed freely."""
-    return orjson.loads(orjson.dumps(obj))
 
 
 class Store:
@@ -143,7 +128,7 @@ class Store:
     def _received(self, resource: Resource, obj: Mapping[str, Any], namespace: str, name: str) -> Obj:
         """A copy with its identity filled in; 400 where body and path disagree."""
         body = copy_of(obj)
-        _matches(resource, body)
+        check_kind(resource, body)
         metadata = body.setdefault("metadata", {})
         if not isinstance(metadata, dict):
             raise bad_request("the metadata of the object is no object")
@@ -166,7 +151,8 @@ class Store:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
         if not metadata.get("name"):
-            raise ApiError(422, "name or generateName is required", reason="Invalid")
+            cause = Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
+            raise invalid(resource.kind, resource.group, "", (cause,))
         decode(obj, resource, how.field_validation)
         at = metadata.get("namespace", ""), metadata["name"]
         for field in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
@@ -218,6 +204,8 @@ class Store:
             if not self.switches.shares_devices:
                 drop_gated(resource.key, obj)
         self.admission.initial_status(resource, obj, old)
+        if resource.key == _DAEMON_SETS:
+            count_template(obj, old, changed=False)
 
     def _scope(self, resource: Resource, how: Write, operation: str) -> ssa.Scope:
         writer = ssa.Writer(how.manager, operation, resource.api_version, how.subresource)
@@ -322,17 +310,20 @@ class Store:
         self._complete(resource, new, old)
         check(resource, new, old)
         self.admission.on_update(resource, new, old)
-        if resource.generation and not how.subresource and _spec(resource, new) != _spec(resource, old):
+        if resource.generation and not how.subresource and spec_of(resource, new) != spec_of(resource, old):
             metadata["generation"] = before.get("generation", 0) + 1
         if not applied:
             explicit: Obj = {"managedFields": []} if owners == [] else {}
             new["metadata"] = {**{k: v for k, v in metadata.items() if k != "managedFields"}, **explicit}
             new = ssa.record_update(old, new, self._scope(resource, how, "Update"))
+        if resource.key == _DAEMON_SETS:
+            # After the owners are recorded: the count is the server's doing.
+            count_template(new, old, changed=new["spec"].get("template") != old["spec"].get("template"))
         return self._commit(resource, old, new, how)
 
     def _commit(self, resource: Resource, old: Obj, new: Obj, how: Write) -> Obj:
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        if new == old or _same_but_times(new, old):
+        if new == old or same_but_times(new, old):
             return old
         if how.dry_run:
             return new
@@ -406,33 +397,3 @@ class Store:
     def with_version(self, version: str) -> None:
         """Another version of the control plane: gates follow, the resources stay those of the first one."""
         self.switches = replace(self.switches, version=version)
-
-
-def _matches(resource: Resource, body: Obj) -> None:
-    kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
-    if kind != resource.kind or version != resource.api_version:
-        raise bad_request(
-            f"the API version or kind in the data ({version}, {kind}) does not match the expected "
-            f"({resource.api_version}, {resource.kind})"
-        )
-    body["kind"], body["apiVersion"] = kind, version
-
-
-def _spec(resource: Resource, obj: Obj) -> Obj:
-    """What a change of counts as a new generation: all but metadata, and status where it is a subresource."""
-    hidden = (
-        {"metadata", "status", "apiVersion"} if resource.status or not resource.custom else {"metadata", "apiVersion"}
-    )
-    return {key: value for key, value in obj.items() if key not in hidden}
-
-
-def _same_but_times(new: Obj, old: Obj) -> bool:
-    """Whether only the times in `managedFields` differ: a no-op write doesn't get a new resourceVersion."""
-
-    def timeless(obj: Obj) -> list[Obj]:
-        return [{k: v for k, v in e.items() if k != "time"} for e in obj["metadata"].get("managedFields") or ()]
-
-    if {**new, "metadata": 0} != {**old, "metadata": 0}:
-        return False
-    plain = ({k: v for k, v in o["metadata"].items() if k != "managedFields"} for o in (new, old))
-    return next(plain) == next(plain) and timeless(new) == timeless(old)

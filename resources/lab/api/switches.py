@@ -54,6 +54,8 @@ def drop_gated(key: tuple[str, str], obj: dict[str, Any]) -> None:
         spec = spec.get("spec") or {}
     elif key != ("resource.k8s.io", "resourceclaims"):
         return
+    for constraint in (spec.get("devices") or {}).get("constraints") or ():
+        constraint.pop("distinctAttribute", None)
     for request in (spec.get("devices") or {}).get("requests") or ():
         for exact in (request.get("exactly"), *(request.get("firstAvailable") or ())):
             if isinstance(exact, dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from resources.lab.api.schema import ANY, Type, crd_type, definitions
@@ -30,10 +30,10 @@ class Resource:
     type: Type = ANY
     columns: tuple[dict[str, Any], ...] = ()
     selectable: tuple[str, ...] = ()
+    key: tuple[str, str] = field(init=False)
 
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.group, self.plural
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (self.group, self.plural))
 
     @property
     def api_version(self) -> str:
@@ -191,12 +191,15 @@ class Table:
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._all: dict[tuple[str, str, str], Resource] = {}
+        self._by_key: dict[tuple[str, str], Resource] = {}
         self.serial = 0
         for resource in resources:
             self._put(resource)
 
     def _put(self, resource: Resource) -> None:
         self._all[resource.group, resource.version, resource.plural] = resource
+        if resource.stored or resource.key not in self._by_key:
+            self._by_key[resource.key] = resource
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._all.get((group, version, plural))
@@ -207,8 +210,7 @@ class Table:
 
     def by_key(self, key: tuple[str, str]) -> Resource | None:
         """The stored version where several are served."""
-        found = [r for r in self._all.values() if r.key == key]
-        return next((r for r in found if r.stored), found[0] if found else None)
+        return self._by_key.get(key)
 
     def add_crd(self, crd: dict[str, Any], minor: int) -> None:
         self.drop_crd(crd)
@@ -218,6 +220,7 @@ class Table:
     def drop_crd(self, crd: dict[str, Any]) -> None:
         key = crd["spec"]["group"], crd["spec"]["names"]["plural"]
         self._all = {at: r for at, r in self._all.items() if not (r.custom and r.key == key)}
+        self._by_key.pop(key, None)
         self.serial += 1
 
     def group_versions(self) -> dict[str, dict[str, list[Resource]]]:

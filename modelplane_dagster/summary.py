@@ -1,0 +1,117 @@
+"""A cluster in one record: does it stand as planned, and if not, what differs. The sensor and the reconcile loop read this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from modelplane_dagster.actions import cluster_actions, cluster_orphans
+from modelplane_dagster.audit.health import PoolHealth, audit_health
+from modelplane_dagster.audit.live_audit import audit_live
+from modelplane_dagster.canonical import digest
+from modelplane_dagster.findings import Finding, Severity, ordered
+from modelplane_dagster.gate import refusal_sentence
+from modelplane_dagster.known import Known
+
+if TYPE_CHECKING:
+    from modelplane_dagster.actions import Orphan
+    from modelplane_dagster.cluster_plan import ClusterPlan
+    from modelplane_dagster.observed import ObservedCluster
+
+State = Literal["converged", "differs", "pending", "refused", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSummary:
+    """`differs`: something would be changed; `pending`: nothing would, and something isn't whole yet; `unknown`: something
+    couldn't be read or the manifest is invalid. `why` is one sentence. `health` is empty where nothing could be judged."""
+
+    name: str
+    state: State
+    why: str
+    changes: tuple[str, ...] = ()
+    health: tuple[PoolHealth, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
+    digest: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Nothing that another pass could bring further."""
+        return self.state in ("converged", "refused")
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able, for the summary observation."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "why": self.why,
+            "changes": list(self.changes),
+            "pools": {h.pool: h.state for h in self.health},
+            "findings": [f.as_dict() for f in self.findings if f.severity is not Severity.INFO],
+            "orphans": [o.subject for o in self.orphans],
+            "manifests": self.digest,
+        }
+
+    def fingerprint(self) -> str:
+        """Changes when what a person would be told changes."""
+        return digest(self.as_dict())
+
+
+def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> ClusterSummary:
+    """The plan must be made with the observation (its kept pools and CPU mode)."""
+    if plan.gate.verdict != "pass" or plan.view is None:
+        state: State = "refused" if plan.gate.verdict == "refused" else "unknown"
+        return ClusterSummary(
+            name=plan.name,
+            state=state,
+            why=refusal_sentence(plan.name, plan.gate),
+            findings=plan.gate.findings,
+            orphans=cluster_orphans(plan, observed),
+            digest=plan.digest,
+        )
+    changes = tuple(f"{a.op} {a.subject}: {a.reason}" for a in cluster_actions(plan, observed) if a.op != "none")
+    orphans = cluster_orphans(plan, observed)
+    unread = observed.unread()
+    absent = isinstance(observed.control_plane, Known) and observed.control_plane.value is None
+    if observed.live is None:
+        why = changes[0] if changes else "; ".join(unread)
+        state = "differs" if absent or changes else "unknown"
+        return ClusterSummary(
+            name=plan.name, state=state, why=why, changes=changes, orphans=orphans, digest=plan.digest
+        )
+    health = audit_health(plan.view, plan.installed, observed.live, grace=grace)
+    audit = audit_live(plan.view, plan.installed, observed.live, grace=grace, orphan_pools=_orphan_pools(orphans))
+    findings = ordered([*audit.findings, *(f for h in health for f in h.findings)])
+    state, why = _state(changes, unread, health, findings)
+    return ClusterSummary(
+        name=plan.name,
+        state=state,
+        why=why,
+        changes=changes,
+        health=health,
+        findings=findings,
+        orphans=orphans,
+        digest=plan.digest,
+    )
+
+
+def _orphan_pools(orphans: tuple[Orphan, ...]) -> frozenset[str]:
+    return frozenset(o.subject.rsplit("/", 1)[1] for o in orphans if o.subject.startswith("pool/"))
+
+
+def _state(
+    changes: tuple[str, ...], unread: tuple[str, ...], health: tuple[PoolHealth, ...], findings: tuple[Finding, ...]
+) -> tuple[State, str]:
+    if unread:
+        return "unknown", unread[0]
+    if changes:
+        return "differs", changes[0]
+    for pool in health:
+        if pool.state not in ("ready", "idle"):
+            told = next((f.message for f in pool.findings), f"pool {pool.pool} is {pool.state}")
+            return "pending", told
+    errors = [f for f in findings if f.severity is Severity.ERROR]
+    if errors:
+        return "pending", f"{errors[0].code}: {errors[0].message}"
+    return "converged", "it stands as its manifests say"
