@@ -29,7 +29,7 @@ from modelplane_dagster.errors import (
 )
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import SYSTEM_POOL
-from resources.clouds.drift import demand_account, labels_to_set, taints_to_add
+from resources.clouds.drift import demand_account, labels_to_set, standing, taints_to_add
 from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status, version_key
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
@@ -86,7 +86,7 @@ class VultrCloud:
         system = next((p for p in pools if p.name == SYSTEM_POOL and p.ours), None)
         return CloudCluster(
             name=ref.name,
-            state=_CLUSTER_STATES.get(cluster.get("status", ""), "updating"),
+            state=standing(_CLUSTER_STATES.get(cluster.get("status", ""), "updating"), system),
             version=cluster.get("version", ""),
             ours=_ours(cluster, ref),
             account=self.whoami(),

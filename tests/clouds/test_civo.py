@@ -24,7 +24,7 @@ from resources.clouds.seam import ClusterRef, InstanceType, Progress
 from resources.lab.clouds import civo as simulator
 from resources.lab.clouds.state import Fault
 from tests.clouds.serve import serving
-from tests.clouds.serving import make_state, until_ready
+from tests.clouds.serving import make_state, until_ready, wait_for
 from tests.clouds.views import cluster, cpu_pool, gpu_pool
 
 REF = ClusterRef("demo", "Civo", "LON1")
@@ -171,7 +171,10 @@ def test_create_until_ready_and_then_no_second_write(cloud, state):
 def test_the_system_pool_gets_the_labels_that_its_cluster_lost(cloud, state):
     cloud.ensure_control_plane(REF, source.control_plane_request(VIEW))
     assert state.pool("demo", "system").labels == {}
+    wait_for(lambda: state.pool("demo", "system").joined == 2, "the system pool's nodes")
+    assert cloud.observe(REF).state == "creating"
     up(cloud)
+    assert cloud.observe(REF).state == "ready"
     assert state.pool("demo", "system").labels == {"modelplane.ai/pool": "system"}
     assert state.counts[("write", "PUT update-pool")] == 1
 
