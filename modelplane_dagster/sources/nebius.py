@@ -2,7 +2,7 @@
 
 Both requests hold one body for each object, in the order in which the adapter makes them. Each body is sent as it
 stands, with what only the account knows added: `metadata.parent_id` (the project, or the cluster for a node group),
-the subnet's `network_id`, the control plane's and nodes' subnet, and the id of the pool's `gpu_cluster`.
+the subnet's `network_id`, the control plane's `subnet_id` (its nodes follow it), and the id of the pool's `gpu_cluster`.
 """
 
 from __future__ import annotations

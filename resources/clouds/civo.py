@@ -7,7 +7,6 @@ pools: bounds are for the autoscaler inside the cluster, and an autoscaled pool'
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -29,8 +28,8 @@ from modelplane_dagster.errors import (
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.civo import owned_name
 from modelplane_dagster.sources.record import SYSTEM_POOL
-from resources.clouds.drift import demand_account, labels_to_set, taints_to_add
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status
+from resources.clouds.drift import demand_account, labels_to_set, standing, taints_to_add
+from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status, version_key
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 ENDPOINT = "https://api.civo.com"
@@ -48,20 +47,15 @@ _CLUSTER_STATES: Mapping[str, ClusterState] = {
 }
 _USABLE = frozenset({"ACTIVE", "UPGRADING", "SCALING"})
 _ERRORS: Mapping[str, type[CloudError]] = {
-    "authentication_failed": CloudCredentialsError,
-    "authentication_invalid_key": CloudCredentialsError,
+    **dict.fromkeys(("authentication_failed", "authentication_invalid_key"), CloudCredentialsError),
     "requires_authentication": CloudCredentialsError,
     "quota_limit_reached": CloudQuotaError,
     "out_of_capacity": CloudCapacityError,
     "database_cluster_pool_no_sufficient_instances_available": CloudCapacityError,
     "database_quota_lock_failed": CloudRetryableError,
     "region_unavailable": CloudRetryableError,
-    "database_kubernetes_cluster_not_found": NotThereError,
-    "database_cluster_pool_not_found": NotThereError,
+    **dict.fromkeys(("database_kubernetes_cluster_not_found", "database_cluster_pool_not_found"), NotThereError),
     "database_kubernetes_cluster_duplicate": CloudNameTakenError,
-    "database_kubernetes_cluster_no_pools": CloudInvalidError,
-    "database_kubernetes_cluster_invalid_version": CloudInvalidError,
-    "kubernetes_cluster_invalid_name": CloudInvalidError,
     "database_size_not_found": CloudInvalidError,
 }
 _STILL_USED = "database_network_delete_with_instance"
@@ -106,7 +100,7 @@ class CivoCloud:
         system = next((p for p in pools if p.name == SYSTEM_POOL and ours), None)
         return CloudCluster(
             name=ref.name,
-            state=_cluster_state(cluster),
+            state=standing(_cluster_state(cluster, system), system),
             version=str(cluster.get("kubernetes_version") or cluster.get("version") or ""),
             ours=ours,
             account=self.whoami(),
@@ -179,10 +173,9 @@ class CivoCloud:
         self._check_account(ref)
         cluster = self._own_cluster(ref)
         if cluster is not None:
-            what = f"the end of cluster {ref.name}"
             if cluster.get("status") == "DELETING":
-                return Progress("pending", what)
-            return self._delete(ref, f"{_CLUSTERS}/{cluster['id']}", what)
+                return Progress("pending", f"the end of cluster {ref.name}")
+            return self._delete(ref, f"{_CLUSTERS}/{cluster['id']}", f"the end of cluster {ref.name}")
         changed = False
         for path, key in (("/v2/firewalls", "name"), ("/v2/networks", "label")):
             found = self._by_name(ref, path, key, owned_name(ref.name))
@@ -215,7 +208,7 @@ class CivoCloud:
         offered = [
             str(r["version"]) for r in rows if r.get("type") == "stable" and r.get("clusterType", "k3s") == "k3s"
         ]
-        return tuple(sorted(offered, key=_version_key, reverse=True))
+        return tuple(sorted(offered, key=version_key, reverse=True))
 
     @property
     def _api(self) -> Rest:
@@ -297,7 +290,8 @@ class CivoCloud:
             }
             if fixed:
                 put["count"] = wanted
-            self._api.call("PUT", f"{_CLUSTERS}/{cluster['id']}/pools/{name}", body=put)
+            with about(f"update pool {name} of cluster {ref.name}"):
+                self._api.call("PUT", f"{_CLUSTERS}/{cluster['id']}/pools/{name}", body=put)
             return Progress("pending", f"pool {name} to be updated", changed=True)
         joined = _joined(cluster, name)
         if joined != count:
@@ -346,10 +340,12 @@ def _ours(cluster: Json, ref: ClusterRef) -> bool:
 
 
 def _required(cluster: Json, name: str) -> Json | None:
+    """The pool as it is asked for; None where it isn't."""
     return next((p for p in cluster.get("required_pools") or () if p.get("id") == name), None)
 
 
 def _actual(cluster: Json, name: str) -> Json | None:
+    """The pool as it stands; None where no node of it does."""
     return next((p for p in cluster.get("pools") or () if p.get("id") == name), None)
 
 
@@ -367,9 +363,11 @@ def _joined(cluster: Json, name: str) -> int:
     return sum(1 for i in (_actual(cluster, name) or {}).get("instances") or () if i.get("status") == "ACTIVE")
 
 
-def _cluster_state(cluster: Json) -> ClusterState:
+def _cluster_state(cluster: Json, system: CloudPool | None) -> ClusterState:
+    """In creation until the system pool has the labels that the cluster's own request lost."""
     state = _CLUSTER_STATES.get(cluster.get("status", ""), "updating")
-    return "creating" if state == "ready" and not cluster.get("ready") else state
+    labelled = system is None or POOL_LABEL in system.labels
+    return "creating" if state == "ready" and not (cluster.get("ready") and labelled) else state
 
 
 def _pool(cluster: Json, required: Json, *, ours: bool) -> CloudPool:
@@ -400,7 +398,3 @@ def _instance_type(row: Json) -> InstanceType:
     domain = str(row.get("gpu_type") or "").split("/")[0]
     vendor = {"nvidia.com": "nvidia", "amd.com": "amd"}.get(domain, "") if gpus else ""
     return InstanceType(row["name"], int(row["cpu_cores"]), int(row["ram_mb"]), gpus, vendor)
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -29,10 +29,9 @@ from resources.clouds.nebius_shapes import (
     is_ours,
     pool_of,
     trouble,
-    version_key,
     version_of,
 )
-from resources.clouds.rest import Limits, NotThereError
+from resources.clouds.rest import Limits, NotThereError, version_key
 from resources.clouds.seam import CloudCluster, ClusterRef, ClusterState, InstanceType, Progress
 
 if TYPE_CHECKING:

@@ -218,18 +218,20 @@ def service_account_of(text: str) -> ServiceAccount:
     try:
         subject = ServiceAccountCredentials.from_json(json.loads(text)).subject_credentials
         return ServiceAccount(subject.parse_private_key(), subject.kid, subject.sub)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError):
+        # The original isn't chained: a JSON error carries the whole text.
         raise errors.CloudCredentialsError(
             "Nebius: the secret holds no service account credentials (subject-credentials with an RS256 private key).",
             code="credentials-file",
-        ) from error
+        ) from None
 
 
 def _sdk(endpoint: str | None, service_account: str | None) -> SDK:
     if endpoint is not None:
         return SDK(
             resolver=Constant(endpoint),
-            options=[(INSECURE, True)],
+            # A proxy of the environment would be asked for loopback too.
+            options=[(INSECURE, True), ("grpc.enable_http_proxy", 0)],
             credentials=NoCredentials(),
             user_agent_prefix=_AGENT,
             domain="local.invalid",

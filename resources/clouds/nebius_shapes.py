@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +16,8 @@ from resources.clouds.seam import CloudPool, ClusterRef, InstanceType, PoolState
 
 _TO_KUBERNETES = {theirs: ours for ours, theirs in EFFECTS.items()}
 Json = dict[str, Any]
+FRESH = timedelta(hours=1)
+"""Creation is tried again, and its event renewed, far more often than that."""
 
 
 def id_of(there: Json) -> str:
@@ -82,14 +84,23 @@ def pool_state(status: Json, joined: int, target: int) -> PoolState:
     return "ready" if joined >= target and not status.get("reconciling") else "updating"
 
 
-def trouble(status: Json) -> tuple[Json, str]:
-    """The newest event of level ERROR with its words; empty where there is none."""
+def trouble(status: Json, *, now: datetime | None = None) -> tuple[Json, str]:
+    """The newest event of level ERROR with its words; empty where there is none of the last `FRESH`.
+
+    Nebius keeps events after what they tell of is over, so an old one says nothing about now."""
+    now = now or datetime.now(UTC)
     events = [e.get("last_occurrence", {}) for e in status.get("events", ())]
-    bad = [e for e in events if e.get("level") == "ERROR"]
+    bad = [e for e in events if e.get("level") == "ERROR" and _age(e, now) < FRESH]
     if not bad:
         return {}, ""
     newest = max(bad, key=lambda e: e.get("occurred_at", ""))
     return newest, str(newest.get("message", "") or newest.get("code", ""))
+
+
+def _age(event: Json, now: datetime) -> timedelta:
+    """Zero where the event doesn't say when it occurred."""
+    when = event.get("occurred_at")
+    return now - datetime.fromisoformat(when) if when else timedelta()
 
 
 def demand_same_machine(what: str, seen: Json, wanted: Mapping[str, Any]) -> None:
@@ -136,7 +147,3 @@ def instance_type(name: str, resources: Json) -> InstanceType:
     gpus = int(resources.get("gpu_count", 0))
     memory = int(resources["memory_gibibytes"]) * 1024
     return InstanceType(name, int(resources["vcpu_count"]), memory, gpus, "nvidia" if gpus else "")
-
-
-def version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

@@ -8,8 +8,8 @@ and load balancers, which may hold data or addresses that outlive it.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -29,8 +29,8 @@ from modelplane_dagster.errors import (
 )
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import SYSTEM_POOL
-from resources.clouds.drift import demand_account, labels_to_set, taints_to_add
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status
+from resources.clouds.drift import demand_account, labels_to_set, standing, taints_to_add
+from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status, version_key
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 ENDPOINT = "https://api.vultr.com"
@@ -86,7 +86,7 @@ class VultrCloud:
         system = next((p for p in pools if p.name == SYSTEM_POOL and p.ours), None)
         return CloudCluster(
             name=ref.name,
-            state=_CLUSTER_STATES.get(cluster.get("status", ""), "updating"),
+            state=standing(_CLUSTER_STATES.get(cluster.get("status", ""), "updating"), system),
             version=cluster.get("version", ""),
             ours=_ours(cluster, ref),
             account=self.whoami(),
@@ -162,7 +162,7 @@ class VultrCloud:
     def versions(self, ref: ClusterRef) -> tuple[str, ...]:
         del ref
         listed = self._api.get("/v2/kubernetes/versions")["versions"]
-        return tuple(sorted((str(v) for v in listed), key=_version_key, reverse=True))
+        return tuple(sorted((str(v) for v in listed), key=version_key, reverse=True))
 
     @property
     def _api(self) -> Rest:
@@ -255,7 +255,8 @@ class VultrCloud:
         changed = self._retaint(path, pool, request) or changed
         resize = _resize(pool, request)
         if resize:
-            self._api.call("PATCH", path, body=resize)
+            with about(f"resize pool {pool['label']} of cluster {ref.name}"), self._needing(ref, {pool["plan"]}):
+                self._api.call("PATCH", path, body=resize)
             changed = True
         seen = _pool(pool, ref)
         if changed:
@@ -284,22 +285,27 @@ class VultrCloud:
         return bool(wrong)
 
     def _create(self, ref: ClusterRef, path: str, body: Mapping[str, Any], *, made: Callable[[], bool]) -> None:
-        """After a lost reply `made` looks whether the request arrived all the same. Vultr refuses a sold-out plan as a
-        bad request, so the region's availability tells the two apart."""
+        """After a lost reply `made` looks whether the request arrived all the same."""
+        plans = {pool["plan"] for pool in body.get("node_pools", [body])}
         try:
-            self._api.call("POST", path, body=body)
+            with self._needing(ref, plans):
+                self._api.call("POST", path, body=body)
         except CloudRetryableError:
             if not made():
                 raise
+
+    @contextmanager
+    def _needing(self, ref: ClusterRef, plans: set[str]) -> Iterator[None]:
+        """Vultr refuses a sold-out plan as a bad request, so the region's availability tells the two apart."""
+        try:
+            yield
         except CloudInvalidError as error:
-            plans = {pool["plan"] for pool in body.get("node_pools", [body])}
-            location = ref.location or str(body.get("region", ""))
-            available = set(self._api.get(f"/v2/regions/{location}/availability")["available_plans"])
+            available = set(self._api.get(f"/v2/regions/{ref.location}/availability")["available_plans"])
             gone = sorted(plans - available)
             if not gone:
                 raise
             raise CloudCapacityError(
-                f"Vultr: plan {', '.join(gone)} isn't available in {location} now; another region or plan may be.",
+                f"Vultr: plan {', '.join(gone)} isn't available in {ref.location} now; another region or plan may be.",
                 code=error.code,
             ) from error
 
@@ -378,7 +384,3 @@ def _instance_type(plan: Json) -> InstanceType:
     gpu = str(plan.get("gpu_type") or "")
     vendor = next((v for v in ("nvidia", "amd") if gpu.lower().startswith(v)), "")
     return InstanceType(plan["id"], int(plan["vcpu_count"]), int(plan["ram"]), 1 if gpu else 0, vendor)
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

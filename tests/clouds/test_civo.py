@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 
@@ -22,7 +24,7 @@ from resources.clouds.seam import ClusterRef, InstanceType, Progress
 from resources.lab.clouds import civo as simulator
 from resources.lab.clouds.state import Fault
 from tests.clouds.serve import serving
-from tests.clouds.serving import make_state, until_ready
+from tests.clouds.serving import make_state, until_ready, wait_for
 from tests.clouds.views import cluster, cpu_pool, gpu_pool
 
 REF = ClusterRef("demo", "Civo", "LON1")
@@ -38,8 +40,20 @@ def state(tmp_path):
 
 
 @pytest.fixture
-def url(state):
-    with serving(simulator.CivoSim(state)) as url:
+def sent():
+    """Path and body of every POST and PUT, as it came over the wire."""
+    return []
+
+
+@pytest.fixture
+def url(state, sent):
+    class Recording(simulator.CivoSim):
+        def answer(self, call):
+            if call.method in ("POST", "PUT"):
+                sent.append((call.path, call.json))
+            return super().answer(call)
+
+    with serving(Recording(state)) as url:
         yield url
 
 
@@ -157,9 +171,23 @@ def test_create_until_ready_and_then_no_second_write(cloud, state):
 def test_the_system_pool_gets_the_labels_that_its_cluster_lost(cloud, state):
     cloud.ensure_control_plane(REF, source.control_plane_request(VIEW))
     assert state.pool("demo", "system").labels == {}
+    wait_for(lambda: state.pool("demo", "system").joined == 2, "the system pool's nodes")
+    assert cloud.observe(REF).state == "creating"
     up(cloud)
+    assert cloud.observe(REF).state == "ready"
     assert state.pool("demo", "system").labels == {"modelplane.ai/pool": "system"}
     assert state.counts[("write", "PUT update-pool")] == 1
+
+
+def test_what_is_sent_is_the_request_with_ids_added(cloud, sent):
+    up(cloud), with_pool(cloud), with_pool(cloud, CPU)
+    asked = source.control_plane_request(VIEW)
+    network, firewall, cluster, *pools = [body for path, body in sent if not path.endswith("/pools/system")]
+    assert network == asked["network"]
+    assert firewall == {**asked["firewall"], "network_id": cluster["network_id"]}
+    assert cluster == {**asked["cluster"], "network_id": cluster["network_id"], "firewall_id": cluster["firewall_id"]}
+    assert cluster["network_id"] != cluster["firewall_id"] != ""
+    assert pools == [source.pool_request(VIEW, GPU)["pool"], source.pool_request(VIEW, CPU)["pool"]]
 
 
 def test_observe_tells_the_cluster_with_its_pools(cloud):
@@ -268,6 +296,18 @@ def test_capacity_and_quota_are_typed_by_code(cloud, state, fault, error, code):
     state.clear_fault("pool/demo/gpu-l40s", fault)
     with_pool(cloud)
     assert {p.name for p in cloud.observe(REF).pools} == {"gpu-l40s", "cpu"}
+
+
+@pytest.mark.parametrize(("fault", "error"), [(Fault.NO_CAPACITY, CloudCapacityError), (Fault.QUOTA, CloudQuotaError)])
+def test_growth_that_is_refused_is_typed_too(cloud, state, fault, error):
+    up(cloud)
+    with_pool(cloud, CPU)
+    state.set_fault("pool/demo/cpu", fault)
+    bigger = source.pool_request(VIEW, replace(CPU, count=5))
+    with pytest.raises(error) as caught:
+        cloud.ensure_pool(REF, "cpu", bigger)
+    assert "pool cpu of cluster demo" in caught.value.message
+    assert [(p.count, p.joined, p.state) for p in cloud.observe(REF).pools] == [(2, 2, "ready")]
 
 
 def test_throttling_is_asked_again_a_bounded_number_of_times(cloud, state):

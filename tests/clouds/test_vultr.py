@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import httpx
 import pytest
 
@@ -40,8 +42,20 @@ def state(tmp_path):
 
 
 @pytest.fixture
-def url(state):
-    with serving(simulator.VultrSim(state)) as url:
+def sent():
+    """Path and body of every POST and PUT, as it came over the wire."""
+    return []
+
+
+@pytest.fixture
+def url(state, sent):
+    class Recording(simulator.VultrSim):
+        def answer(self, call):
+            if call.method in ("POST", "PUT"):
+                sent.append((call.path, call.json))
+            return super().answer(call)
+
+    with serving(Recording(state)) as url:
         yield url
 
 
@@ -154,6 +168,14 @@ def test_create_until_ready_and_then_no_second_write(cloud, state):
     after = state.totals()
     assert (after["write"], after["delete"]) == (before["write"], before["delete"])
     assert (made(state, "create-cluster"), made(state, "create-pool")) == (1, 2)
+
+
+def test_what_is_sent_is_the_request(cloud, sent):
+    up(cloud), with_pool(cloud), with_pool(cloud, CPU)
+    clusters = [body for path, body in sent if path == "/v2/kubernetes/clusters"]
+    pools = [body for path, body in sent if path.endswith("/node-pools")]
+    assert clusters == [source.control_plane_request(VIEW)]
+    assert pools == [source.pool_request(VIEW, GPU), source.pool_request(VIEW, CPU)]
 
 
 def test_observe_tells_the_cluster_with_its_pools(cloud):
@@ -276,6 +298,18 @@ def test_a_bad_request_isnt_taken_for_missing_capacity(cloud):
     with pytest.raises(CloudInvalidError) as caught:
         cloud.ensure_pool(REF, "gpu-l40s", {**source.pool_request(VIEW, GPU), "node_quantity": 0})
     assert type(caught.value) is CloudInvalidError
+
+
+@pytest.mark.parametrize(("fault", "error"), [(Fault.NO_CAPACITY, CloudCapacityError), (Fault.QUOTA, CloudQuotaError)])
+def test_growth_that_is_refused_is_typed_too(cloud, state, fault, error):
+    up(cloud)
+    with_pool(cloud, CPU)
+    state.set_fault("pool/demo/cpu", fault)
+    bigger = source.pool_request(VIEW, replace(CPU, count=5))
+    with pytest.raises(error) as caught:
+        cloud.ensure_pool(REF, "cpu", bigger)
+    assert "pool cpu of cluster demo" in caught.value.message
+    assert [(p.count, p.joined, p.state) for p in cloud.observe(REF).pools] == [(2, 2, "ready")]
 
 
 def test_throttling_is_asked_again_a_bounded_number_of_times(cloud, state):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from resources.lab.clouds.kubeconfigs import kubeconfig
+from resources.lab.clouds.kubeconfigs import kubeconfig_text
 from resources.lab.clouds.state import CloudState, Fault, SimCluster, SimPool
 from resources.lab.clouds.wire import Call, Reply, Wire
 
@@ -150,7 +150,7 @@ class CivoSim(Wire):
 
     def _show(self, cluster: SimCluster) -> dict[str, Any]:
         ready = cluster.phase in ("ready", "updating")
-        config = kubeconfig(cluster.name, self.state.hooks.endpoint(cluster.name)) if ready else ""
+        config = kubeconfig_text(cluster.name, self.state.hooks.endpoint(cluster.name)) if ready else ""
         return {
             **cluster.body,
             "id": cluster.id,
@@ -206,12 +206,15 @@ class CivoSim(Wire):
             raise _Refused(409, "database_cluster_pool_duplicate", "The pool exists")
         if int(body.get("count", 0)) < 1:
             raise _Refused(400, "parameter_validation_error", "A pool needs at least one node")
-        if self.state.has_fault(subject, Fault.NO_CAPACITY):
-            raise _Refused(503, "out_of_capacity", f"There is no capacity for {body['size']} in {body['region']}")
-        if self.state.has_fault(subject, Fault.QUOTA):
-            raise _Refused(403, "quota_limit_reached", "The RAM quota would be exceeded")
+        self._demand_machines(subject, body["size"])
         self._place(cluster, body, system=False)
         return Reply(201, {"id": body["id"], "result": "success"}, subject=subject)
+
+    def _demand_machines(self, subject: str, size: str) -> None:
+        if self.state.has_fault(subject, Fault.NO_CAPACITY):
+            raise _Refused(503, "out_of_capacity", f"There is no capacity for {size} in this region")
+        if self.state.has_fault(subject, Fault.QUOTA):
+            raise _Refused(403, "quota_limit_reached", "The RAM quota would be exceeded")
 
     def _place(self, cluster: SimCluster, body: Mapping[str, Any], *, system: bool) -> SimPool:
         if body.get("size") not in SIZES:
@@ -234,6 +237,8 @@ class CivoSim(Wire):
         cluster, pool, body = self._cluster(call), self._pool(call), call.json
         if body.get("size") not in (None, pool.machine):
             raise _Refused(400, "parameter_validation_error", "The size of a pool can't change")
+        if int(body.get("count") or 0) > pool.size:
+            self._demand_machines(f"pool/{cluster.name}/{pool.name}", pool.machine)
         self.state.change_pool(
             cluster.name,
             pool.name,

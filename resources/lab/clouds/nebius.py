@@ -39,6 +39,8 @@ from resources.lab.clouds.state import CloudState, Fault, Kind, SimCluster, SimP
 
 Json = dict[str, Any]
 Method = Callable[[Json, Mapping[str, str]], Json]
+_MK8S, _VPC, _COMPUTE = "nebius.mk8s.v1", "nebius.vpc.v1", "nebius.compute.v1"
+_OPERATION = "nebius.common.v1.Operation"
 
 
 class NebiusSim:
@@ -73,7 +75,8 @@ class NebiusSim:
     def answer(self, path: str, raw: bytes, context: grpc.ServicerContext) -> bytes:
         """Counts the call and runs it, as the HTTP clouds' app does."""
         service, method = path.strip("/").rsplit("/", 1)
-        kind, request_type, reply_type, run = self._methods[(service, method)]
+        request_type, reply_type, run = self._methods[(service, method)]
+        kind: Kind = "read" if method.startswith(("List", "Get")) else "delete" if method == "Delete" else "write"
         headers = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
         self.state.count(kind, f"{service.rsplit('.', 1)[1]}/{method}")
         try:
@@ -119,73 +122,39 @@ class NebiusSim:
         server.start()
         return bound
 
-    def _table(self) -> dict[tuple[str, str], tuple[Kind, str, str, Method]]:
-        operation = "nebius.common.v1.Operation"
-        mk8s, vpc, compute = "nebius.mk8s.v1", "nebius.vpc.v1", "nebius.compute.v1"
-        table: dict[tuple[str, str], tuple[Kind, str, str, Any]] = {
-            (f"{mk8s}.ClusterService", "List"): (
-                "read",
-                f"{mk8s}.ListClustersRequest",
-                f"{mk8s}.ListClustersResponse",
-                lambda r, _h: page([self._show_cluster(c) for c in self.state.clusters()], r),
+    def _table(self) -> dict[tuple[str, str], tuple[str, str, Method]]:
+        """Service and method to the messages' types and what answers."""
+        rows: list[tuple[str, str, str, str, Method]] = [
+            ("nebius.iam.v1.ProjectService", "Get", "GetProjectRequest", "Container", self._project),
+            (f"{_COMPUTE}.PlatformService", "List", "ListPlatformsRequest", "ListPlatformsResponse", _platforms),
+            (f"{_MK8S}.ClusterService", "List", "ListClustersRequest", "ListClustersResponse", self._clusters),
+            (
+                f"{_MK8S}.ClusterService",
+                "ListControlPlaneVersions",
+                "ListClusterControlPlaneVersionsRequest",
+                "ListClusterControlPlaneVersionsResponse",
+                _versions,
             ),
-            (f"{mk8s}.ClusterService", "ListControlPlaneVersions"): (
-                "read",
-                f"{mk8s}.ListClusterControlPlaneVersionsRequest",
-                f"{mk8s}.ListClusterControlPlaneVersionsResponse",
-                lambda _r, _h: {"items": [{"version": v, "deprecated": old} for v, old in VERSIONS.items()]},
-            ),
-            (f"{mk8s}.NodeGroupService", "List"): (
-                "read",
-                f"{mk8s}.ListNodeGroupsRequest",
-                f"{mk8s}.ListNodeGroupsResponse",
-                lambda r, _h: page(
-                    [
-                        self._show_group(self._cluster(r["parent_id"]), p)
-                        for p in self._cluster(r["parent_id"]).pools.values()
-                    ],
-                    r,
-                ),
-            ),
-            ("nebius.iam.v1.ProjectService", "Get"): (
-                "read",
-                "nebius.iam.v1.GetProjectRequest",
-                "nebius.iam.v1.Container",
-                self._project,
-            ),
-            (f"{compute}.PlatformService", "List"): (
-                "read",
-                f"{compute}.ListPlatformsRequest",
-                f"{compute}.ListPlatformsResponse",
-                lambda r, _h: page(platforms(), r),
-            ),
-        }
-        writes = {
-            f"{mk8s}.Cluster": (self._create_cluster, self._delete_cluster),
-            f"{mk8s}.NodeGroup": (self._create_group, self._delete_group),
-        }
-        for message, (create, delete) in writes.items():
-            package, noun = message.rsplit(".", 1)
-            table[(f"{message}Service", "Create")] = ("write", f"{package}.Create{noun}Request", operation, create)
-            table[(f"{message}Service", "Delete")] = ("delete", f"{package}.Delete{noun}Request", operation, delete)
-        update = ("write", f"{mk8s}.UpdateNodeGroupRequest", operation, self._update_group)
-        table[(f"{mk8s}.NodeGroupService", "Update")] = update  # type: ignore[assignment]  # "write" is a Kind
+            (f"{_MK8S}.ClusterService", "Create", "CreateClusterRequest", "", self._create_cluster),
+            (f"{_MK8S}.ClusterService", "Delete", "DeleteClusterRequest", "", self._delete_cluster),
+            (f"{_MK8S}.NodeGroupService", "List", "ListNodeGroupsRequest", "ListNodeGroupsResponse", self._groups),
+            (f"{_MK8S}.NodeGroupService", "Create", "CreateNodeGroupRequest", "", self._create_group),
+            (f"{_MK8S}.NodeGroupService", "Update", "UpdateNodeGroupRequest", "", self._update_group),
+            (f"{_MK8S}.NodeGroupService", "Delete", "DeleteNodeGroupRequest", "", self._delete_group),
+        ]
         for package, noun, method in (
-            (vpc, "Network", "CreateDefault"),
-            (vpc, "Subnet", "Create"),
-            (compute, "GpuCluster", "Create"),
+            (_VPC, "Network", "CreateDefault"),
+            (_VPC, "Subnet", "Create"),
+            (_COMPUTE, "GpuCluster", "Create"),
         ):
-            request = f"{package}.{'CreateDefault' if method == 'CreateDefault' else 'Create'}{noun}Request"
-            name = f"{package}.{noun}Service"
-            table[(name, "List")] = (
-                "read",
-                f"{package}.List{noun}sRequest",
-                f"{package}.List{noun}sResponse",
-                self._lister(noun),
-            )
-            table[(name, method)] = ("write", request, operation, self._maker(noun))
-            table[(name, "Delete")] = ("delete", f"{package}.Delete{noun}Request", operation, self._dropper(noun))
-        return table
+            service = f"{package}.{noun}Service"
+            rows.append((service, "List", f"List{noun}sRequest", f"List{noun}sResponse", self._lister(noun)))
+            rows.append((service, method, f"{method}{noun}Request", "", self._maker(noun)))
+            rows.append((service, "Delete", f"Delete{noun}Request", "", self._dropper(noun)))
+        return {
+            (service, method): (_typed(service, request), _typed(service, reply) if reply else _OPERATION, run)
+            for service, method, request, reply, run in rows
+        }
 
     # Reads
 
@@ -206,6 +175,13 @@ class NebiusSim:
                 if pool.id == identifier:
                     return cluster, pool
         raise RefusedError(grpc.StatusCode.NOT_FOUND, f"node group {identifier} not found", "resource_not_found")
+
+    def _clusters(self, request: Json, _headers: Mapping[str, str]) -> Json:
+        return page([self._show_cluster(c) for c in self.state.clusters()], request)
+
+    def _groups(self, request: Json, _headers: Mapping[str, str]) -> Json:
+        cluster = self._cluster(request.get("parent_id", ""))
+        return page([self._show_group(cluster, p) for p in cluster.pools.values()], request)
 
     def _show_cluster(self, cluster: SimCluster) -> Json:
         status: Json = {"state": STATES[cluster.phase], "control_plane": {"version": cluster.version}}
@@ -358,3 +334,16 @@ def _abort(context: grpc.ServicerContext, refused: RefusedError) -> None:
     raw = REGISTRY.message_class("google.rpc.Status").from_json(json.dumps(status)).SerializeToString()
     context.set_trailing_metadata((("grpc-status-details-bin", raw),))
     context.abort(refused.code, refused.text)
+
+
+def _typed(service: str, message: str) -> str:
+    """A message of the service's own package, by its whole name."""
+    return f"{service.rsplit('.', 1)[0]}.{message}"
+
+
+def _platforms(request: Json, _headers: Mapping[str, str]) -> Json:
+    return page(platforms(), request)
+
+
+def _versions(_request: Json, _headers: Mapping[str, str]) -> Json:
+    return {"items": [{"version": v, "deprecated": old} for v, old in VERSIONS.items()]}

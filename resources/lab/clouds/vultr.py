@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from resources.lab.clouds.kubeconfigs import kubeconfig
+from resources.lab.clouds.kubeconfigs import kubeconfig_text
 from resources.lab.clouds.state import CloudState, Fault, SimCluster, SimPool
 from resources.lab.clouds.wire import Call, Reply, Wire
 
@@ -134,7 +134,7 @@ class VultrSim(Wire):
         cluster = self._cluster(call)
         if cluster.phase == "creating":
             return _error(400, "Cluster is not active yet")
-        text = kubeconfig(cluster.name, self.state.hooks.endpoint(cluster.name))
+        text = kubeconfig_text(cluster.name, self.state.hooks.endpoint(cluster.name))
         return Reply(200, {"kube_config": base64.b64encode(text.encode()).decode()})
 
     def _cluster(self, call: Call) -> SimCluster:
@@ -182,13 +182,19 @@ class VultrSim(Wire):
             return _error(400, "Invalid plan")
         if int(body.get("node_quantity", 0)) < 1:
             return _error(400, "node_quantity must be at least 1")
+        refused = self._lacking(subject, body["plan"])
+        if refused is not None:
+            return refused
+        pool = self._put_pool(cluster, body, system=False)
+        return Reply(201, {"node_pool": _show_pool(pool)}, subject=subject)
+
+    def _lacking(self, subject: str, plan: str) -> Reply | None:
         if self.state.has_fault(subject, Fault.NO_CAPACITY):
-            self._refused[subject] = body["plan"]
+            self._refused[subject] = plan
             return _error(400, "Selected plan is not available in the selected region")
         if self.state.has_fault(subject, Fault.QUOTA):
             return _error(400, "You have reached the maximum monthly fee limit for this account.")
-        pool = self._put_pool(cluster, body, system=False)
-        return Reply(201, {"node_pool": _show_pool(pool)}, subject=subject)
+        return None
 
     def _put_pool(self, cluster: SimCluster, body: Mapping[str, Any], *, system: bool) -> SimPool:
         labels = {str(k): str(v) for k, v in (body.get("labels") or {}).items()}
@@ -211,6 +217,10 @@ class VultrSim(Wire):
 
     def _patch_pool(self, call: Call) -> Reply:
         pool, body = self._pool(call), call.json
+        if int(body.get("node_quantity") or 0) > pool.size:
+            refused = self._lacking(f"pool/{self._cluster(call).body['label']}/{pool.body['label']}", pool.machine)
+            if refused is not None:
+                return refused
         for key in ("tag", "auto_scaler", "min_nodes", "max_nodes"):
             if key in body:
                 pool.body[key] = body[key]
