@@ -1,6 +1,5 @@
 """`class/<class>`: what hardware a class describes, which drivers it claims, and what it becomes on each source."""
 
-
 import dagster as dg
 
 from assets.common import OWNERS, Build

@@ -103,4 +103,5 @@ def _print(made: Import, output: Path | None) -> None:
         return
     where = f", written to {output}" if output else ""
     floor = f", Kubernetes {made.floor} or newer" if made.floor else ""
-    out.print(f"{len(made.components)} components for {made.source}{floor}; {len(made.changes)} changes{where}.")
+    total = f"{len(made.components)} components for {made.source}{floor}; {len(made.changes)} changes{where}."
+    out.print(total, markup=False, soft_wrap=True)

@@ -26,6 +26,7 @@ from modelplane_dagster.components.types import (
     Grant,
     Knob,
     Reach,
+    Same,
     Values,
 )
 from modelplane_dagster.drivers import AMD, POOL_LABEL
@@ -41,12 +42,12 @@ EXPORTER_PORT = 5000
 # The chart's defaults are `latest`. The driver image before v1.0.1 publishes nothing with amdgpu 6.19.14 and newer.
 DRA_IMAGE = "docker.io/rocm/k8s-gpu-dra-driver:v1.0.1"
 EXPORTER_IMAGE = "docker.io/rocm/device-metrics-exporter:v1.5.1"
-LABELLER_IMAGE = "docker.io/rocm/k8s-device-plugin:labeller-1.25.2.8"
+LABELLER_IMAGE = "docker.io/rocm/k8s-device-plugin:labeller-1.31.0.10"
 
 DEVICE_CONFIG = CustomResource(API, "DeviceConfig", "deviceconfigs", namespaced=True)
 
 
-def _values(_: ClusterView) -> Values:
+def _values() -> Values:
     return {
         "node-feature-discovery": {"enabled": False},
         "kmm": {"enabled": False, "watch": False},
@@ -178,7 +179,7 @@ AMD_GPU_OPERATOR = Component(
     publishes=AMD,
     # The chart holds a NodeFeatureRule: without Node Feature Discovery's CRDs its install fails at once.
     depends_on=("cert-manager", "node-feature-discovery"),
-    values=_values,
+    values=Same(_values()),
     settings={
         "node-feature-discovery.enabled": "boolean",
         "kmm.enabled": "boolean",

@@ -6,10 +6,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
 
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.effective import Placed, placed, values_path
+from modelplane_dagster.components.identity import remembered
 from modelplane_dagster.components.types import Component, DeclaredWorkload, JoinedComponent, Json
 from modelplane_dagster.findings import Finding, finding
 
@@ -23,29 +25,42 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
     "number": (int, float),
     "array": (list, tuple),
-    "object": (Mapping,),
+    "object": (dict,),
 }
 
 
-def known_paths(component: Component) -> dict[str, str]:
-    """Every path of the chart's values that the component may set, with the type that must stand there."""
+@dataclass(frozen=True, slots=True)
+class KnownPaths:
+    """By path the type that must stand there; `inner` are the paths of the mappings around them."""
+
+    types: Mapping[str, str]
+    inner: frozenset[str]
+
+
+def _known(types: Mapping[str, str]) -> KnownPaths:
+    inner = {path[:at] for path in types for at, char in enumerate(path) if char == "."}
+    return KnownPaths(types, frozenset(inner))
+
+
+@remembered(1024)
+def known_paths(component: Component) -> KnownPaths:
+    """Every path of the chart's values that the component may set."""
     paths = dict(component.settings)
     for workload in component.workloads:
         if workload.resource is None or workload.resource.values_root is not None:
             paths.update(_workload_paths(workload))
-    return paths
+    return _known(paths)
 
 
-def resource_paths(component: Component, kind: str) -> dict[str, str]:
-    """The same for the spec of the custom resources of one kind that are manifests of ours; empty for a kind that no
-    workload is made from. The component's settings are those of the spec where it has no chart of its own values."""
-    paths: dict[str, str] = {}
+@remembered(1024)
+def resource_paths(component: Component) -> Mapping[str, KnownPaths]:
+    """By kind, every path of the spec of the custom resources of ours that workloads are made from."""
+    kinds: dict[str, dict[str, str]] = {}
     for workload in component.workloads:
         resource = workload.resource
-        if resource is not None and resource.values_root is None and resource.kind == kind:
-            paths.update(_workload_paths(workload))
-            paths.update(component.resource_settings)
-    return paths
+        if resource is not None and resource.values_root is None:
+            kinds.setdefault(resource.kind, dict(component.resource_settings)).update(_workload_paths(workload))
+    return {kind: _known(paths) for kind, paths in kinds.items()}
 
 
 def _workload_paths(workload: DeclaredWorkload) -> dict[str, str]:
@@ -63,38 +78,36 @@ def component_findings(joined: JoinedComponent, subject: str) -> tuple[Finding, 
     keyless = tuple(_keyless_findings(joined, subject))
     if any(f.code == "WrongValuesType" for f in values):
         return (*values, *keyless)
-    return (
-        *values,
-        *keyless,
-        *(() if keyless else _default_findings(joined, subject)),
-        *limit_findings(joined, subject),
-    )
+    items = placed(joined)
+    defaults = () if keyless else _default_findings(items, subject)
+    return (*values, *keyless, *defaults, *limit_findings(joined, items, subject))
 
 
 def values_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding]:
     """A finding for each value that the chart, or the operator of a custom resource of ours, doesn't read."""
     yield from _walk(joined.values, "", known_paths(joined.component), subject)
+    kinds = resource_paths(joined.component)
     for manifest in joined.manifests:
-        paths = resource_paths(joined.component, manifest["kind"])
-        if paths:
-            yield from _walk(manifest.get("spec") or {}, "", paths, subject)
+        if manifest["kind"] in kinds:
+            yield from _walk(manifest.get("spec") or {}, "", kinds[manifest["kind"]], subject)
 
 
-def _walk(node: Mapping[str, Any], prefix: str, paths: Mapping[str, str], subject: str) -> Iterator[Finding]:
+def _walk(node: Mapping[str, Json], prefix: str, known: KnownPaths, subject: str) -> Iterator[Finding]:
     for name, value in node.items():
         path = f"{prefix}{name}"
-        if path in paths:
-            if value is not None and not _fits(value, paths[path]):
-                yield _wrong_type(path, value, paths[path], subject)
-        elif any(known.startswith(f"{path}.") for known in paths):
-            if isinstance(value, Mapping):
-                yield from _walk(value, f"{path}.", paths, subject)
+        shape = known.types.get(path)
+        if shape is not None:
+            if value is not None and not _fits(value, shape):
+                yield _wrong_type(path, value, shape, subject)
+        elif path in known.inner:
+            if isinstance(value, dict):
+                yield from _walk(value, f"{path}.", known, subject)
             elif value is not None:
                 yield _wrong_type(path, value, "object", subject)
-        elif isinstance(value, Mapping) and value:
-            yield from _walk(value, f"{path}.", paths, subject)
+        elif isinstance(value, dict) and value:
+            yield from _walk(value, f"{path}.", known, subject)
         else:
-            near = difflib.get_close_matches(path, paths, n=1, cutoff=0.0)
+            near = difflib.get_close_matches(path, known.types, n=1, cutoff=0.0)
             hint = f"; the nearest it does read is {near[0]}" if near else ""
             yield finding("UnknownValuesPath", subject, f"The chart reads no value {path}{hint}.")
 
@@ -121,9 +134,9 @@ def _keyless_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding
             yield finding("KeylessToleration", subject, message)
 
 
-def _default_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding]:
+def _default_findings(items: tuple[Placed, ...], subject: str) -> Iterator[Finding]:
     """Tolerations without a key in a chart's default that the values leave."""
-    for item in placed(joined):
+    for item in items:
         if any(not t.key for t in item.placement.tolerations):
             where = item.workload.tolerations.path
             fix = f"Set {values_path(item.workload, where)} to tolerations that name their keys." if where else None
@@ -131,26 +144,29 @@ def _default_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding
             yield finding("KeylessToleration", subject, message, fix=fix)
 
 
-def _keyless(node: Json, path: str) -> Iterator[str]:
-    if isinstance(node, Mapping):
+def _keyless(node: dict[str, Json] | list[Json], path: str) -> Iterator[str]:
+    if isinstance(node, dict):
         for name, child in node.items():
+            if not isinstance(child, (dict, list)):
+                continue
             here = f"{path}{name}" if not path or path.endswith(" ") else f"{path}.{name}"
-            listed = str(name).lower().endswith("tolerations") and isinstance(child, list)
-            if listed and any(isinstance(t, Mapping) and not t.get("key") for t in child):
+            if isinstance(child, dict) or not str(name).lower().endswith("tolerations"):
+                yield from _keyless(child, here)
+            elif any(isinstance(t, dict) and not t.get("key") for t in child):
                 yield here
-            yield from _keyless(child, here)
-    elif isinstance(node, list):
+    else:
         for item in node:
-            yield from _keyless(item, path)
+            if isinstance(item, (dict, list)):
+                yield from _keyless(item, path)
 
 
-def limit_findings(joined: JoinedComponent, subject: str) -> Iterator[Finding]:
+def limit_findings(joined: JoinedComponent, items: tuple[Placed, ...], subject: str) -> Iterator[Finding]:
     """Names and labels that Kubernetes or Helm refuses."""
     component = joined.component
     yield from _name(subject, "key", component.key, NAME_LIMIT)
     yield from _name(subject, "release", component.release, RELEASE_LIMIT)
     yield from _name(subject, "namespace", component.namespace, NAME_LIMIT)
-    for item in placed(joined):
+    for item in items:
         yield from _placed_limits(subject, item)
     for manifest in (*joined.prepares, *joined.manifests):
         meta = manifest["metadata"]
@@ -169,15 +185,15 @@ def _placed_limits(subject: str, item: Placed) -> Iterator[Finding]:
                 yield from _labels(subject, f"affinity of {item.name}", {requirement.key: value})
 
 
-def publisher_findings(subject: str, components: Iterable[Component]) -> Iterator[Finding]:
-    """Two components that publish one driver: two ledgers would hand out one device."""
+def published_twice(components: Iterable[Component]) -> Iterator[str]:
+    """A sentence for each driver that two components publish: two ledgers would hand out one device."""
     by_driver: dict[str, list[str]] = {}
     for component in components:
         for driver in component.published:
             by_driver.setdefault(driver, []).append(component.key)
     for driver, keys in sorted(by_driver.items()):
         if len(keys) > 1:
-            yield finding("PublishedTwice", subject, f"{driver} is published by {' and by '.join(sorted(keys))}.")
+            yield f"{driver} is published by {' and by '.join(sorted(keys))}."
 
 
 def pool_findings(view: ClusterView) -> Iterator[Finding]:
@@ -187,24 +203,32 @@ def pool_findings(view: ClusterView) -> Iterator[Finding]:
 
 
 def _name(subject: str, what: str, value: str, limit: int) -> Iterator[Finding]:
-    if not value:
-        return
-    if len(value) > limit:
-        yield finding(
-            "LimitExceeded", subject, f"The {what} {value} has {len(value)} characters, and {limit} is the limit."
-        )
-    elif not _NAME.fullmatch(value):
-        yield finding("LimitExceeded", subject, f"The {what} {value} isn't a lower-case DNS name.")
+    fault = _name_fault(value, limit)
+    if fault:
+        yield finding("LimitExceeded", subject, f"The {what} {value} {fault}.")
 
 
 def _labels(subject: str, what: str, labels: Mapping[str, str]) -> Iterator[Finding]:
-    for key, value in labels.items():
-        domain, _, bare = key.rpartition("/")
-        for part, limit in ((bare, NAME_LIMIT), (value, NAME_LIMIT), (domain, 253)):
-            if len(part) > limit:
-                message = (
-                    f"The label {key}={value} ({what}): {part} has {len(part)} characters, and {limit} is the limit."
-                )
-                yield finding("LimitExceeded", subject, message)
-            elif not _VALUE.fullmatch(part):
-                yield finding("LimitExceeded", subject, f"The label {key}={value} ({what}): {part} isn't a label part.")
+    for pair in labels.items():
+        for fault in _label_faults(*pair):
+            yield finding("LimitExceeded", subject, f"The label {pair[0]}={pair[1]} ({what}): {fault}.")
+
+
+@lru_cache(maxsize=65536)
+def _name_fault(value: str, limit: int) -> str:
+    """What is wrong with a name; empty for nothing, also for a name that isn't there."""
+    if len(value) > limit:
+        return f"has {len(value)} characters, and {limit} is the limit"
+    return "" if not value or _NAME.fullmatch(value) else "isn't a lower-case DNS name"
+
+
+@lru_cache(maxsize=65536)
+def _label_faults(key: str, value: str) -> tuple[str, ...]:
+    domain, _, bare = key.rpartition("/")
+    found = []
+    for part, limit in ((bare, NAME_LIMIT), (value, NAME_LIMIT), (domain, 253)):
+        if len(part) > limit:
+            found.append(f"{part} has {len(part)} characters, and {limit} is the limit")
+        elif not _VALUE.fullmatch(part):
+            found.append(f"{part} isn't a label part")
+    return tuple(found)

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from modelplane_dagster.components.identity import remembered
 from modelplane_dagster.components.types import DeclaredWorkload, JoinedComponent, Json, Knob
 from modelplane_dagster.kube.objects import PodPlacement
 
@@ -33,10 +35,11 @@ MISSING = _Missing()
 
 
 def merged(default: Json, value: Json) -> Json:
-    """`value` over `default` as Helm does it: maps merge, null takes a key away, everything else replaces."""
+    """`value` over `default` as Helm does it: maps merge, null takes a key away, everything else replaces. Neither is
+    changed, and the result shares what it takes from them."""
     if not isinstance(value, Mapping):
-        return deepcopy(value)
-    base = deepcopy(dict(default)) if isinstance(default, Mapping) else {}
+        return value
+    base = dict(default) if isinstance(default, Mapping) else {}
     for key, child in value.items():
         if child is None:
             base.pop(key, None)
@@ -52,13 +55,18 @@ def values_path(workload: DeclaredWorkload, path: str) -> str:
     return f"{root}.{path}" if root and path else path
 
 
+@lru_cache(maxsize=8192)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(path.split("."))
+
+
 def at(values: Json, path: str) -> Json:
     """What stands at a dotted path; MISSING where nothing is set; None where a null on the way takes it away."""
     node = values
-    for part in path.split("."):
+    for part in _parts(path):
         if node is None:
             return None
-        if not isinstance(node, Mapping) or part not in node:
+        if not isinstance(node, dict) or part not in node:
             return MISSING
         node = node[part]
     return node
@@ -90,9 +98,26 @@ def effective_placement(workload: DeclaredWorkload, values_or_spec: Json) -> Pod
     `values_or_spec` is the chart's values (None or empty for the defaults), or the spec of the custom resource where a
     manifest of ours holds it. Raises TypeError, naming the path, where a part has a shape no pod takes.
     """
-    selector = knob_value(workload, workload.node_selector, values_or_spec) or {}
-    affinity = knob_value(workload, workload.affinity, values_or_spec) or {}
-    tolerations = knob_value(workload, workload.tolerations, values_or_spec)
+    if values_or_spec and any(at(values_or_spec, path) is not MISSING for path in _knob_paths(workload)):
+        return _placement(workload, values_or_spec)
+    return _default_placement(workload)
+
+
+@remembered(4096)
+def _knob_paths(workload: DeclaredWorkload) -> tuple[str, ...]:
+    knobs = (workload.node_selector, workload.affinity, workload.tolerations)
+    return tuple(values_path(workload, knob.path) for knob in knobs if knob.path)
+
+
+@remembered(4096)
+def _default_placement(workload: DeclaredWorkload) -> PodPlacement:
+    return _placement(workload, {})
+
+
+def _placement(workload: DeclaredWorkload, values: Json) -> PodPlacement:
+    selector = knob_value(workload, workload.node_selector, values) or {}
+    affinity = knob_value(workload, workload.affinity, values) or {}
+    tolerations = knob_value(workload, workload.tolerations, values)
     for knob, part, shape in (
         (workload.node_selector, selector, Mapping),
         (workload.affinity, affinity, Mapping),
@@ -124,17 +149,17 @@ def _from_label_lists(lists: Mapping[str, Any]) -> dict[str, Any]:
     return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}} if terms else {}
 
 
-def _with_fixed(affinity: Mapping[str, Any], fixed: Json) -> dict[str, Any]:
+def _with_fixed(affinity: Mapping[str, Any], fixed: Json) -> Mapping[str, Any]:
     """The template appends its own expressions to the last term, and makes a term where there is none."""
-    result = deepcopy(dict(affinity))
     if not fixed:
-        return result
+        return affinity
+    result = deepcopy(dict(affinity))
     node_affinity = result.setdefault("nodeAffinity", {})
     terms = node_affinity.setdefault(REQUIRED, {}).setdefault("nodeSelectorTerms", [])
     added = fixed["nodeAffinity"][REQUIRED]["nodeSelectorTerms"][0]["matchExpressions"]
     if not terms:
         terms.append({"matchExpressions": []})
-    terms[-1].setdefault("matchExpressions", []).extend(deepcopy(added))
+    terms[-1].setdefault("matchExpressions", []).extend(added)
     return result
 
 
@@ -175,5 +200,7 @@ def _own_manifest(joined: JoinedComponent, workload: DeclaredWorkload) -> PodPla
 
 
 def _filled(workload: DeclaredWorkload, resource: str, namespace: str, placement: PodPlacement) -> Placed:
+    if "{cr}" not in workload.name:
+        return Placed(workload, workload.name, namespace, placement, workload.pod_labels)
     labels = {key: value.replace("{cr}", resource) for key, value in workload.pod_labels.items()}
     return Placed(workload, workload.name.replace("{cr}", resource), namespace, placement, labels)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.inference_pool import INFERENCE_POOL, inference_pool_crd
 from modelplane_dagster.components.pins import PINS
 from modelplane_dagster.components.placing import LINUX
 from modelplane_dagster.components.substrate import deployment, hook_job
-from modelplane_dagster.components.types import Component, CustomResource, Values
+from modelplane_dagster.components.types import Component, CustomResource, Same, Values
 
 ENVOY_NAMESPACE = "envoy-gateway-system"
 AI_NAMESPACE = "envoy-ai-gateway-system"
@@ -26,7 +25,7 @@ _ENVOY = "gateway.envoyproxy.io/v1alpha1"
 _AI = "aigateway.envoyproxy.io/v1alpha1"
 
 
-def _envoy_values(_: ClusterView) -> Values:
+def _envoy_values() -> Values:
     """Envoy Gateway asks the AI gateway's controller to translate routes, and takes an InferencePool for a backend.
     Without either, routes to pools stay without endpoints while everything looks healthy."""
     everything = {"includeAll": True}
@@ -51,7 +50,7 @@ ENVOY_GATEWAY = Component(
     namespace=ENVOY_NAMESPACE,
     pin=PINS["envoy-gateway"],
     depends_on=("cert-manager",),
-    values=_envoy_values,
+    values=Same(_envoy_values()),
     settings={
         "config.envoyGateway.extensionApis.enableBackend": "boolean",
         **{f"{_TRANSLATION}.{name}.includeAll": "boolean" for name in ("listener", "route", "cluster", "secret")},
@@ -113,14 +112,14 @@ AI_GATEWAY = Component(
 )
 
 
-def _crds(_: ClusterView) -> tuple[dict[str, Any], ...]:
+def _crds() -> tuple[dict[str, Any], ...]:
     return (inference_pool_crd(),)
 
 
-GAIE_CRDS = Component(key="gaie-crds", manifests=_crds, crds=(INFERENCE_POOL,))
+GAIE_CRDS = Component(key="gaie-crds", manifests=Same(_crds()), crds=(INFERENCE_POOL,))
 
 
-def _namespace(_: ClusterView) -> tuple[dict[str, Any], ...]:
+def _namespace() -> tuple[dict[str, Any], ...]:
     return (
         {
             "apiVersion": "v1",
@@ -130,10 +129,10 @@ def _namespace(_: ClusterView) -> tuple[dict[str, Any], ...]:
     )
 
 
-GATEWAY_NAMESPACE = Component(key="gateway-namespace", namespace=NAMESPACE, manifests=_namespace)
+GATEWAY_NAMESPACE = Component(key="gateway-namespace", namespace=NAMESPACE, manifests=Same(_namespace()))
 
 
-def _proxy(_: ClusterView) -> tuple[dict[str, Any], ...]:
+def _proxy() -> tuple[dict[str, Any], ...]:
     """Envoy Gateway's own default, `Local`, makes the load balancers of some clouds (Nebius) fail and never get an
     address; no rule here needs the client's own address."""
     kubernetes = {"envoyService": {"externalTrafficPolicy": "Cluster"}}
@@ -148,11 +147,14 @@ def _proxy(_: ClusterView) -> tuple[dict[str, Any], ...]:
 
 
 GATEWAY_PROXY = Component(
-    key="gateway-proxy", namespace=NAMESPACE, depends_on=("gateway-namespace", "envoy-gateway"), manifests=_proxy
+    key="gateway-proxy",
+    namespace=NAMESPACE,
+    depends_on=("gateway-namespace", "envoy-gateway"),
+    manifests=Same(_proxy()),
 )
 
 
-def _issuer(_: ClusterView) -> tuple[dict[str, Any], ...]:
+def _issuer() -> tuple[dict[str, Any], ...]:
     return (
         {
             "apiVersion": "cert-manager.io/v1",
@@ -167,11 +169,11 @@ GATEWAY_SELFSIGNED_ISSUER = Component(
     key="gateway-selfsigned-issuer",
     namespace=NAMESPACE,
     depends_on=("cert-manager", "gateway-namespace"),
-    manifests=_issuer,
+    manifests=Same(_issuer()),
 )
 
 
-def _trust_values(_: ClusterView) -> Values:
+def _trust_values() -> Values:
     """No public roots: its bundles hold the cluster's own authority alone."""
     return {
         "crds": {"enabled": True, "keep": True},
@@ -188,7 +190,7 @@ TRUST_MANAGER = Component(
     # Installed beside cert-manager it loses a race with its webhook; an Issuer of ours that is ready proves that the
     # webhook answers.
     depends_on=("gateway-selfsigned-issuer",),
-    values=_trust_values,
+    values=Same(_trust_values()),
     settings={
         "crds.enabled": "boolean",
         "crds.keep": "boolean",

@@ -9,12 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from modelplane_dagster.cluster import ClusterView
-from modelplane_dagster.components.checks import (
-    component_findings,
-    pool_findings,
-    publisher_findings,
-)
-from modelplane_dagster.components.namespaces import prepares
+from modelplane_dagster.components.checks import component_findings, pool_findings
+from modelplane_dagster.components.listed import EVERYWHERE, Listed, foreign, listed
+from modelplane_dagster.components.namespaces import Objects
 from modelplane_dagster.components.types import Component, JoinedComponent
 from modelplane_dagster.findings import Finding, finding, has_errors, ordered
 
@@ -50,23 +47,27 @@ class Join:
 
 def join(view: ClusterView, components: tuple[Component, ...], *, keep: Mapping[str, Kept] | None = None) -> Join:
     """The join of a cluster's lists. `keep` maps component keys to what their live releases name already; a component
-    that isn't there keeps nothing (none is installed, or nobody looked)."""
-    findings = list(pool_findings(view))
-    findings += _duplicates(view, components)
-    unique = tuple({c.key: c for c in components}.values())
-    verdicts = {c.key: _verdict(view, c) for c in unique}
-    findings += publisher_findings(f"cluster/{view.name}", unique)
-    findings += _lost(view, unique, verdicts)
-    findings += _dependency_findings(view, unique, verdicts)
+    that isn't there keeps nothing (none is installed, or nobody looked).
+
+    Values and objects may be shared with other clusters' joins: nobody changes them in place.
+    """
+    lists = listed(components)
+    verdicts = {c.key: _verdict(view, c) for c in lists.ordered}
+    findings = [fault.on(view.name) for fault in lists.faults]
+    findings += [*pool_findings(view), *_lost(view, lists, verdicts), *_dropped(view, lists, verdicts)]
     joined: list[JoinedComponent] = []
-    for component in _in_order(unique):
+    for component in lists.ordered:
         install, reason = verdicts[component.key]
-        made = _made(view, component, unique, (keep or {}).get(component.key, Kept())) if install else None
-        joined.append(made or JoinedComponent(component=component, install=False, reason=reason, values={}))
-        if made is not None:
-            joined[-1] = replace(made, reason=reason)
-            subject = f"component/{view.name}/{component.key}"
-            findings += component_findings(made, subject)
+        if component.key in lists.same:
+            joined.append(lists.same[component.key])
+        elif install:
+            kept = keep.get(component.key) if keep else None
+            seen = replace(view, kept_pools=kept.pools, kept_taints=kept.taints) if kept else view
+            joined.append(_made(seen, component, reason, lists.prepares[component.key]))
+            if component.key not in lists.sound:
+                findings += component_findings(joined[-1], f"component/{view.name}/{component.key}")
+        else:
+            joined.append(JoinedComponent(component=component, install=False, reason=reason, values={}))
     return Join(tuple(joined), ordered(findings))
 
 
@@ -79,7 +80,7 @@ def _verdict(view: ClusterView, component: Component) -> tuple[bool, str]:
             return True, f"because {component.when.sentence}: {names}"
         return False, f"left out: no pool for which {component.when.sentence}"
     if not component.drivers:
-        return True, "every cluster gets it"
+        return True, EVERYWHERE
     claimed = component.drivers & view.claimed
     if not claimed:
         return False, f"left out: no pool claims {_listed(component.drivers, 'or')}"
@@ -91,8 +92,8 @@ def _verdict(view: ClusterView, component: Component) -> tuple[bool, str]:
 
 
 def _pools(names: Iterable[str]) -> str:
-    listed = list(names)
-    return f"{'pool' if len(listed) == 1 else 'pools'} {_listed(listed)}"
+    every = list(names)
+    return f"{'pool' if len(every) == 1 else 'pools'} {_listed(every)}"
 
 
 def _listed(names: Iterable[str], word: str = "and") -> str:
@@ -102,41 +103,26 @@ def _listed(names: Iterable[str], word: str = "and") -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {word} {items[-1]}"
 
 
-def _made(view: ClusterView, component: Component, lists: tuple[Component, ...], kept: Kept) -> JoinedComponent:
-    seen = replace(view, kept_pools=kept.pools, kept_taints=kept.taints)
+def _made(view: ClusterView, component: Component, reason: str, before: Objects, /) -> JoinedComponent:
     bound = component.bound_to(view) if component.drivers or component.when else ()
     return JoinedComponent(
         component=component,
         install=True,
-        reason="",
-        values=component.values(seen) if component.values else {},
-        prepares=prepares(component, lists),
-        manifests=component.manifests(seen) if component.manifests else (),
+        reason=reason,
+        prepares=before,
+        values=component.values(view) if component.values else {},
+        manifests=component.manifests(view) if component.manifests else (),
         serves=tuple(p.name for p in bound),
     )
 
 
-def _duplicates(view: ClusterView, components: tuple[Component, ...]) -> Iterator[Finding]:
-    seen: dict[str, str] = {}
-    for component in components:
-        subject = f"component/{view.name}/{component.key}"
-        if f"key {component.key}" in seen:
-            yield finding("DuplicateComponent", subject, f"Two components of the lists have the key {component.key}.")
-            continue
-        seen[f"key {component.key}"] = component.key
-        release = f"{component.namespace}/{component.release}"
-        if component.release and release in seen:
-            message = f"{component.key} and {seen[release]} share the release {release}."
-            yield finding("DuplicateComponent", subject, message)
-        seen[release] = component.key
+Verdicts = Mapping[str, tuple[bool, str]]
 
 
-def _lost(
-    view: ClusterView, components: tuple[Component, ...], verdicts: Mapping[str, tuple[bool, str]]
-) -> Iterator[Finding]:
+def _lost(view: ClusterView, lists: Listed, verdicts: Verdicts) -> Iterator[Finding]:
     """A claimed driver whose publisher its own tags leave out: it counts as supported, and nothing would serve it."""
     for driver in sorted(view.ours(view.claimed)):
-        publishers = [c for c in components if driver in c.published]
+        publishers = lists.publishers.get(driver, ())
         if publishers and not any(verdicts[c.key][0] for c in publishers):
             key = publishers[0].key
             message = (
@@ -145,53 +131,14 @@ def _lost(
             yield finding("PublisherDropped", f"component/{view.name}/{key}", message)
 
 
-def _dependency_findings(
-    view: ClusterView, components: tuple[Component, ...], verdicts: Mapping[str, tuple[bool, str]]
-) -> Iterator[Finding]:
-    by_key = {c.key: c for c in components}
-    for component in components:
-        subject = f"component/{view.name}/{component.key}"
+def _dropped(view: ClusterView, lists: Listed, verdicts: Verdicts) -> Iterator[Finding]:
+    """A dependency that the cluster doesn't get. What depends on another stack is a fault of the list already."""
+    by_key = {c.key: c for c in lists.ordered}
+    for component in lists.ordered:
+        if not verdicts[component.key][0]:
+            continue
         for name in component.depends_on:
             other = by_key.get(name)
-            if other is None:
-                message = f"{component.key} depends on {name}, which no list of {view.source} holds."
-                yield finding("DependencyMissing", subject, message)
-                continue
-            if other.drivers and not (component.drivers and component.drivers <= other.drivers):
-                own = _listed(component.drivers) if component.drivers else "none"
-                message = (
-                    f"{component.key} (tags: {own}) depends on {name}, which serves {_listed(other.drivers)} alone."
-                )
-                yield finding("DependencyForeign", subject, message)
-            elif verdicts[component.key][0] and not verdicts[name][0]:
+            if other is not None and not verdicts[name][0] and not foreign(component, other):
                 message = f"{component.key} depends on {name}, which the cluster doesn't get ({verdicts[name][1]})."
-                yield finding("DependencyMissing", subject, message)
-    circle = _circle(components)
-    if circle:
-        subject = f"component/{view.name}/{circle[0]}"
-        yield finding("DependencyCycle", subject, f"They depend on each other: {', '.join(circle)}.")
-
-
-def _in_order(components: tuple[Component, ...]) -> list[Component]:
-    """Dependencies first, otherwise as listed; what is left in a circle comes last."""
-    keys = {c.key for c in components}
-    done: dict[str, Component] = {}
-    waiting = list(components)
-    while waiting:
-        ready = next((c for c in waiting if all(d in done or d not in keys for d in c.depends_on)), None)
-        if ready is None:
-            return [*done.values(), *waiting]
-        done[ready.key] = ready
-        waiting.remove(ready)
-    return list(done.values())
-
-
-def _circle(components: tuple[Component, ...]) -> tuple[str, ...]:
-    """The keys that can never be installed because they wait for each other; empty for none."""
-    left = {c.key: set(c.depends_on) & {o.key for o in components} for c in components}
-    while True:
-        free = {key for key, needs in left.items() if not needs & left.keys()}
-        if not free:
-            return tuple(sorted(left))
-        for key in free:
-            del left[key]
+                yield finding("DependencyMissing", f"component/{view.name}/{component.key}", message)

@@ -10,7 +10,7 @@ from modelplane_dagster.components.gateway import ENVOY_NAMESPACE
 from modelplane_dagster.components.pins import PINS
 from modelplane_dagster.components.placing import CONTROL_PLANE, LINUX, MASTER, Entry
 from modelplane_dagster.components.substrate import deployment, hook_job
-from modelplane_dagster.components.types import Component, CustomResource, DeclaredWorkload, Knob, Reach, Values
+from modelplane_dagster.components.types import Component, CustomResource, DeclaredWorkload, Knob, Reach, Same, Values
 from modelplane_dagster.drivers import DRIVER_TAINT_KEYS
 
 NAMESPACE = "monitoring"
@@ -211,7 +211,7 @@ def _rule(series: str, name: str) -> dict[str, Any]:
     }
 
 
-def _adapter_values(_: ClusterView) -> Values:
+def _adapter_values() -> Values:
     custom = [
         _rule("DCGM_FI_DEV_GPU_UTIL", "gpu_utilization"),
         _rule("DCGM_FI_DEV_FB_USED", "gpu_memory_used"),
@@ -229,7 +229,7 @@ PROMETHEUS_ADAPTER = Component(
     namespace=NAMESPACE,
     pin=PINS["prometheus-adapter"],
     depends_on=("kube-prometheus-stack",),
-    values=_adapter_values,
+    values=Same(_adapter_values()),
     settings={
         "prometheus.url": "string",
         "prometheus.port": "integer",
@@ -246,8 +246,10 @@ PROMETHEUS_ADAPTER = Component(
 )
 
 
-def _ephemeral_values(_: ClusterView) -> Values:
-    return {"deploy_type": "Deployment", "prometheus": {"enable": True, "release": "mp-kube-prometheus-stack"}}
+_EPHEMERAL_VALUES: Values = {
+    "deploy_type": "Deployment",
+    "prometheus": {"enable": True, "release": "mp-kube-prometheus-stack"},
+}
 
 
 EPHEMERAL_STORAGE_METRICS = Component(
@@ -256,7 +258,7 @@ EPHEMERAL_STORAGE_METRICS = Component(
     namespace=NAMESPACE,
     pin=PINS["k8s-ephemeral-storage-metrics"],
     depends_on=("kube-prometheus-stack", "prometheus-operator-crds"),
-    values=_ephemeral_values,
+    values=Same(_EPHEMERAL_VALUES),
     settings={
         "deploy_type": "string",
         "log_level": "string",

@@ -10,6 +10,7 @@ from modelplane_dagster.components.types import Component
 
 # It exists on every cluster and isn't ours to label; GKE lets its own namespaces run critical pods.
 SYSTEM = "kube-system"
+Objects = tuple[dict[str, Any], ...]
 CRITICAL = ("system-cluster-critical", "system-node-critical")
 QUOTA_NAME = "critical-pods"
 QUOTA_PODS = "1000"
@@ -37,7 +38,7 @@ def critical_pods_quota(name: str) -> dict[str, Any]:
     }
 
 
-def namespace_objects(name: str, components: Iterable[Component]) -> tuple[dict[str, Any], ...]:
+def namespace_objects(name: str, components: Iterable[Component]) -> Objects:
     """What must stand before any chart of `components` is installed into the namespace `name`; empty where nothing
     need. It depends on all components of that namespace, so that two of them never apply it differently."""
     if name in {"", SYSTEM}:
@@ -50,7 +51,7 @@ def namespace_objects(name: str, components: Iterable[Component]) -> tuple[dict[
     return (namespace(name), critical_pods_quota(name)) if critical else (namespace(name),)
 
 
-def prepares(component: Component, components: Iterable[Component]) -> tuple[dict[str, Any], ...]:
+def prepares(component: Component, components: Iterable[Component]) -> Objects:
     """The objects to apply before the component's chart; empty for manifests alone, and where a component that it
     depends on makes the namespace."""
     everything = tuple(components)

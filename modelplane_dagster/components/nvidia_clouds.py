@@ -19,6 +19,7 @@ from modelplane_dagster.components.types import (
     Grant,
     Knob,
     Reach,
+    Same,
     Values,
 )
 from modelplane_dagster.drivers import NVIDIA
@@ -126,7 +127,7 @@ def nvsentinel(*, runtime_class: str = "") -> Component:
     )
 
 
-def _nodewright_values(_: ClusterView) -> Values:
+def _nodewright_values() -> Values:
     return {
         "fullnameOverride": "skyhook-operator",
         "limitRange": {
@@ -141,7 +142,7 @@ NODEWRIGHT_OPERATOR = Component(
     release="mp-nodewright",
     namespace="skyhook",
     pin=PINS["nodewright-operator"],
-    values=_nodewright_values,
+    values=Same(_nodewright_values()),
     settings={
         "fullnameOverride": "string",
         "limitRange.default": "object",

@@ -10,7 +10,7 @@ from typing import Any
 
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.effective import merged
-from modelplane_dagster.components.types import Component, Json, Values
+from modelplane_dagster.components.types import Component, Json, Same, Values
 from modelplane_dagster.errors import ConfigError
 from modelplane_dagster.findings import Finding, finding, ordered
 
@@ -102,8 +102,10 @@ def _changed(component: Component, entry: Mapping[str, Any]) -> Component:
 
 
 def _over(own: Callable[[ClusterView], Values] | None, extra: Mapping[str, Any]) -> Callable[[ClusterView], Values]:
+    if own is None or isinstance(own, Same):
+        return Same(merged(own.value if own is not None else {}, extra))
+
     def values(view: ClusterView) -> Values:
-        base = own(view) if own is not None else {}
-        return merged(base, extra)
+        return merged(own(view), extra)
 
     return values

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.pins import PINS
 from modelplane_dagster.components.placing import LINUX
-from modelplane_dagster.components.types import NOTHING, Component, CustomResource, DeclaredWorkload, Knob, Values
+from modelplane_dagster.components.types import NOTHING, Component, CustomResource, DeclaredWorkload, Knob, Same
 
 _CERTS = "cert-manager.io/v1"
 
@@ -31,16 +30,12 @@ def hook_job(name: str, root: str, hook: str, *, selector: Mapping[str, str] = N
     return replace(deployment(name, root, selector=selector), kind="Job", hook=hook)
 
 
-def _cert_manager_values(_: ClusterView) -> Values:
-    return {"crds": {"enabled": True}}
-
-
 CERT_MANAGER = Component(
     key="cert-manager",
     release="mp-cert-manager",
     namespace="cert-manager",
     pin=PINS["cert-manager"],
-    values=_cert_manager_values,
+    values=Same({"crds": {"enabled": True}}),
     settings={
         "crds.enabled": "boolean",
         "crds.keep": "boolean",

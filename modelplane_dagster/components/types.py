@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from modelplane_dagster.cluster import ClusterView, PoolView
 
@@ -19,6 +19,7 @@ Values = dict[str, Any]
 ReachKind = Literal["only", "at least", "where", "all"]
 WorkloadKind = Literal["DaemonSet", "Deployment", "StatefulSet", "Job"]
 Origin = Literal["chart", "operator"]
+T = TypeVar("T")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -114,6 +115,17 @@ class Grant:
     driver: str
     by: str = ""
     needs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Same(Generic[T]):
+    """A function of the cluster that gives every cluster the same value, and says so: what follows from it is worked
+    out once. Nobody changes the value in place."""
+
+    value: T
+
+    def __call__(self, view: ClusterView) -> T:
+        return self.value
 
 
 @dataclass(frozen=True, slots=True)

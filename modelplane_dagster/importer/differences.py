@@ -11,14 +11,12 @@ from modelplane_dagster.components.types import Component, Json
 from modelplane_dagster.drivers import NVIDIA
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.importer.hydrate import leaves, same, shown_value
-from modelplane_dagster.importer.tables import ALLOW
+from modelplane_dagster.importer.tables import KEYS
 from modelplane_dagster.importer.types import ImportedComponent
 from modelplane_dagster.roles import pool_labels, pool_taints
 
 
-def pin_findings(
-    source: str, imported: Iterable[ImportedComponent], shipped: Iterable[Component]
-) -> Iterator[Finding]:
+def pin_findings(source: str, imported: Iterable[ImportedComponent], shipped: Iterable[Component]) -> Iterator[Finding]:
     """`PinDiffers` for each chart, repository, version, tag and value in which the two lists differ. Values that
     follow from a cluster's pools are left out: a bundle knows no pools. Components of our own are, too."""
     ours = {c.key: c for c in shipped}
@@ -28,7 +26,7 @@ def pin_findings(
             yield from _differences(source, theirs[key], ours[key])
         else:
             yield _differs(source, key, f"the bundle has {_charted(theirs[key])}, and the shipped list hasn't")
-    for key in sorted({row.key for row in ALLOW.values()} & ours.keys() - theirs.keys()):
+    for key in sorted(KEYS & ours.keys() - theirs.keys()):
         pin = ours[key].pin
         name = f"{pin.chart} {pin.version}" if pin else "its manifests"
         yield _differs(source, key, f"the shipped list has {name}, and the bundle hasn't")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from copy import deepcopy
-from typing import Any
 
 from modelplane_dagster.components.effective import MISSING, at, merged
 from modelplane_dagster.components.types import Json, Values
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.importer.tables import FORCED, MANAGED
 from modelplane_dagster.importer.types import Change
+
+SHOWN = 120
 
 
 def hydrated(component: str, values: Values, overrides: Values | None) -> tuple[Values, tuple[Change, ...]]:
@@ -69,9 +71,9 @@ def same(one: Json, other: Json) -> bool:
 
 
 def shown_value(value: Json) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "null" if value is None else repr(value) if isinstance(value, str) else str(value)
+    """As JSON, cut short where a person couldn't take it in at a glance."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
 def _or_none(value: Json) -> Json:

@@ -12,7 +12,7 @@ from modelplane_dagster.importer.differences import pin_findings
 from modelplane_dagster.importer.hydrate import forced, hydrated, managed_findings
 from modelplane_dagster.importer.narrow import DAEMON_KINDS, is_daemon, narrowed, narrowing
 from modelplane_dagster.importer.recipe import ComponentRef, Recipe, invalid, parse_recipe
-from modelplane_dagster.importer.tables import ALLOW, DROP, SUCCESSORS, Allowed
+from modelplane_dagster.importer.tables import ALLOW, DROP, KEPT, KEYS, SUCCESSORS, Allowed
 from modelplane_dagster.importer.types import BundleFile, Change, Dropped, Import, ImportedComponent, TextFile
 from modelplane_dagster.kube.versions import KubernetesVersion
 
@@ -49,9 +49,7 @@ def successor(name: str) -> str:
     return SUCCESSORS.get(name, name)
 
 
-def import_bundle(
-    source: str, inputs: Inputs, *, default_version: str, shipped: tuple[Component, ...]
-) -> Import:
+def import_bundle(source: str, inputs: Inputs, *, default_version: str, shipped: tuple[Component, ...]) -> Import:
     """The list of `source`. `default_version` is the Kubernetes version that its clusters get by default; `shipped` the
     list as it is now, the common one included, which the import is compared with and whose dependencies on components
     of our own it keeps."""
@@ -81,9 +79,10 @@ def import_bundle(
 
 
 def _added(recipe: Recipe, shipped: Iterable[Component]) -> dict[str, tuple[str, ...]]:
-    """The shipped dependencies on what the recipe doesn't hold, such as the quota that GKE asks of critical pods."""
+    """The shipped dependencies on what no recipe brings, such as the quota that GKE asks of critical pods."""
     keys = {ALLOW[name].key for ref in recipe.components if (name := successor(ref.name)) in ALLOW}
-    return {c.key: tuple(d for d in c.depends_on if d not in keys) for c in shipped}
+    recipes = (KEYS - KEPT) | keys
+    return {c.key: tuple(d for d in c.depends_on if d not in recipes) for c in shipped}
 
 
 def _floors(files: Iterable[TextFile], source: str) -> tuple[list[KubernetesVersion], list[Finding]]:

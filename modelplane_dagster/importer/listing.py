@@ -8,11 +8,13 @@ from dataclasses import replace
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import Component, Json, Pin, Values
 from modelplane_dagster.importer.hydrate import leaves
+from modelplane_dagster.importer.tables import KEPT, KEYS
 from modelplane_dagster.importer.types import Import, ImportedComponent
 
 
 def components_from(imported: Import, shipped: tuple[Component, ...], *, checked: str) -> tuple[Component, ...]:
     """The shipped list with the imported components in the place of those of the same key, the new ones first.
+    What the shipped list has of a recipe's components and the import hasn't is left out, Node Feature Discovery excepted.
 
     A component takes chart, version, tags, dependencies, manifests and its constant values from the import; its release
     and what it declares of its workloads from the shipped one of its key, and nothing where there is none. `checked` is
@@ -21,7 +23,8 @@ def components_from(imported: Import, shipped: tuple[Component, ...], *, checked
     ours = {c.key: c for c in shipped}
     made = {c.key: _component(c, ours.get(c.key), checked) for c in imported.components}
     new = [made[c.key] for c in imported.components if c.key not in ours]
-    return (*new, *(made.get(c.key, c) for c in shipped))
+    stay = [c for c in shipped if c.key in made or c.key not in KEYS - KEPT]
+    return (*new, *(made.get(c.key, c) for c in stay))
 
 
 def _component(theirs: ImportedComponent, ours: Component | None, checked: str) -> Component:

@@ -40,9 +40,13 @@ def narrowing(allowed: Allowed, *, daemon: bool) -> Narrowing:
     """What a component's keyless tolerations become; `daemon` says whether they are those of pods that run on nodes."""
     if allowed.drivers:
         names = " and ".join(sorted(allowed.drivers))
-        return Narrowing(driver_taints(allowed.drivers), f"it serves {names}, so it tolerates their pools' taints alone")
+        return Narrowing(
+            driver_taints(allowed.drivers), f"it serves {names}, so it tolerates their pools' taints alone"
+        )
     if daemon:
-        return Narrowing(driver_taints(DRIVERS), "it runs on every node, so it tolerates each driver's taint by its key")
+        return Narrowing(
+            driver_taints(DRIVERS), "it runs on every node, so it tolerates each driver's taint by its key"
+        )
     return Narrowing((), "a controller needs one node, and no pool's")
 
 

@@ -90,6 +90,9 @@ SUCCESSORS: Mapping[str, str] = MappingProxyType(
 )
 """Names of recipes of 0.11, and what each is called since."""
 
+KEYS = frozenset(row.key for row in ALLOW.values())
+"""Our keys of everything that a recipe may bring; whatever else the shipped list holds is our own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Managed:
@@ -146,6 +149,10 @@ FORCED: tuple[Forced, ...] = (
         reason="Node Feature Discovery is a component of its own; two of them would contradict each other's labels",
     ),
 )
+
+KEPT = frozenset({"node-feature-discovery"})
+"""Keys of components that stay in the list where a recipe has none: recipes of 0.11 leave Node Feature Discovery to the
+GPU operator, and the importer turns that one off."""
 
 SOURCES = ("EKS", "GKE", "AKS")
 """The sources that AICR has recipes for; `criteria.service` names them in lower case."""

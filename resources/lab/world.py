@@ -19,16 +19,13 @@ if TYPE_CHECKING:
     from resources.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
 class LabCloud:
     """A cloud's own adapter; only the credentials it hands out are the lab's, which no real identity can get."""
 
-    inner: Cloud
-    client: LabClient
-
-    @property
-    def source(self) -> str:
-        return self.inner.source
+    def __init__(self, inner: Cloud, client: LabClient) -> None:
+        self.source = inner.source
+        self.inner = inner
+        self.client = client
 
     def whoami(self) -> str:
         return self.inner.whoami()

@@ -1,0 +1,209 @@
+"""Reconciling in passes, in process: observe all, converge what differs, again, until converged or out of time.
+
+The same job, steps and gate as the sensor's runs; results land in the same Dagster instance, so the UI shows them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import dagster as dg
+
+from assets.build import build_defs
+from assets.converge import JOB
+from assets.keys import claimed, cluster_key, cluster_of, model_key, pool_key
+from assets.observe import model_state
+from modelplane_dagster.plan import FleetPlan
+from modelplane_dagster.summary import ClusterSummary
+from resources.session import open_session
+
+if TYPE_CHECKING:
+    from modelplane_dagster.manifests.fleet import Fleet
+    from resources.settings import Settings
+    from resources.world import World
+
+PAUSE = 0.3
+LONGEST = 5.0
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One observation of everything: the plan against it, a summary a cluster, a state a deployment."""
+
+    plan: FleetPlan
+    clusters: dict[str, ClusterSummary]
+    models: dict[tuple[str, str], tuple[str, str]]
+
+    @property
+    def refused(self) -> bool:
+        return any(s.state == "refused" for s in self.clusters.values()) or any(
+            state == "refused" for state, _ in self.models.values()
+        )
+
+    @property
+    def settled(self) -> bool:
+        """Everything that isn't refused or invalid stands as planned."""
+        clusters = all(s.settled for s in self.clusters.values())
+        return clusters and all(state in ("serving", "refused") for state, _ in self.models.values())
+
+
+@dataclass(slots=True)
+class Outcome:
+    """`verdict` is the first that applies: invalid, refused, late, converged. Seconds are of wall time."""
+
+    look: Look
+    verdict: Literal["converged", "refused", "late"]
+    passes: int
+    seconds: float
+    dagster_seconds: float
+    observe_seconds: float
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _State:
+    """What the passes remember: each asset's last state, and when a cluster that makes no progress is asked again."""
+
+    assets: dict[dg.AssetKey, str] = field(default_factory=dict)
+    pause: dict[str, float] = field(default_factory=dict)
+    at: dict[str, float] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
+
+
+class Passes:
+    """Runs the passes of one fleet."""
+
+    def __init__(
+        self, settings: Settings, fleet: Fleet, world: Callable[[], World], instance: dg.DagsterInstance, *, tell: Tell
+    ) -> None:
+        self.settings = settings
+        self.fleet = fleet
+        self.world = world
+        self.instance = instance
+        self.tell = tell
+        self.defs = build_defs(fleet, settings, world)
+        self.job = self.defs.resolve_job_def(JOB)
+        self.keys = sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
+        self.state = _State()
+
+    def run(self, timeout: float) -> Outcome:
+        """Until everything is converged, or refused, or `timeout` seconds are over."""
+        start = time.monotonic()
+        passes, spent, looked = 0, 0.0, 0.0
+        failures: dict[str, None] = {}
+        while True:
+            before = time.monotonic()
+            look = self.look()
+            looked += time.monotonic() - before
+            due = self._due(look)
+            over = time.monotonic() - start >= timeout
+            if look.settled or over:
+                break
+            if not due:
+                time.sleep(PAUSE)
+                continue
+            passes += 1
+            before = time.monotonic()
+            failures |= dict.fromkeys(self._converge(due, passes))
+            spent += time.monotonic() - before
+        verdict: Literal["converged", "refused", "late"] = "converged" if look.settled else "late"
+        if look.refused:
+            verdict = "refused"
+        return Outcome(look, verdict, passes, time.monotonic() - start, spent, looked, tuple(failures))
+
+    def look(self) -> Look:
+        with open_session(self.settings, self.fleet, world=self.world()) as session:
+            plan = session.fleet_plan()
+            observed = plan.observed or {}
+            clusters = {name: session.summary(name, observed.get(name)) for name in session.planner.names()}
+        models = {(p.namespace, p.name): model_state(plan, p) for p in plan.placements}
+        return Look(plan, clusters, models)
+
+    def _due(self, look: Look) -> list[dg.AssetKey]:
+        """The assets to ask again: of clusters that aren't settled and of models that don't serve, those that weren't ready
+        the last time or that something changed of. What makes no progress waits a growing pause."""
+        now = time.monotonic()
+        keys: list[dg.AssetKey] = []
+        for name, summary in look.clusters.items():
+            if not summary.settled and self._may_ask(name, summary.fingerprint(), now):
+                keys += self._of_cluster(name, summary)
+        for model, (state, why) in look.models.items():
+            name = "/".join(model)
+            if state in ("serving", "refused") or not self._pools_ready(look, model):
+                continue
+            if self._may_ask(name, f"{state} {why}", now):
+                keys.append(model_key(*model))
+        return keys
+
+    def _may_ask(self, name: str, mark: str, now: float) -> bool:
+        if self.state.marks.get(name) != mark:
+            self.state.marks[name] = mark
+            self.state.pause[name] = PAUSE
+        elif now < self.state.at.get(name, 0.0) + self.state.pause[name]:
+            return False
+        else:
+            self.state.pause[name] = min(self.state.pause[name] * 1.6, LONGEST)
+        self.state.at[name] = now
+        return True
+
+    def _of_cluster(self, name: str, summary: ClusterSummary) -> list[dg.AssetKey]:
+        mine = [k for k in self.keys if cluster_of(k) == name]
+        touched = {self._key_of(change) for change in summary.changes}
+        wanted = [k for k in mine if self.state.assets.get(k) != "ready" or k in touched]
+        if len(wanted) == len(mine):
+            return mine
+        return [k for k in wanted if k != claimed(name)] or [cluster_key(name, "schedulable_pools")]
+
+    def _key_of(self, change: str) -> dg.AssetKey | None:
+        subject = change.split(" ", 1)[1].split(":", 1)[0]
+        kind, _, rest = subject.partition("/")
+        name, _, leaf = rest.partition("/")
+        if kind == "pool":
+            return pool_key(name, leaf)
+        if kind == "cluster":
+            return cluster_key(name, "control_plane")
+        key = cluster_key(name, leaf)
+        return key if key in self.keys else cluster_key(name, "serving_base")
+
+    def _pools_ready(self, look: Look, model: tuple[str, str]) -> bool:
+        """One placed replica whose pools are ready is enough to ask; without a placement there is nothing to ask."""
+        placement = next(p for p in look.plan.placements if (p.namespace, p.name) == model)
+        for replica in placement.replicas:
+            summary = look.clusters.get(replica.cluster)
+            health = {h.pool: h.state for h in summary.health} if summary else {}
+            pools = {m.pool for e in replica.engines for m in e.members}
+            if pools and all(health.get(p) in ("ready", "idle") for p in pools):
+                return True
+        return False
+
+    def _converge(self, keys: list[dg.AssetKey], number: int) -> list[str]:
+        """One run of the job over the selection; the sentences of steps that raised."""
+        clusters = sorted({c for k in keys if (c := cluster_of(k))})
+        self.tell(f"pass {number}: {len(keys)} assets of {len(clusters)} clusters")
+        result = self.job.execute_in_process(
+            instance=self.instance,
+            asset_selection=keys,
+            raise_on_error=False,
+            run_config={
+                "resources": {"fleet": {"config": {"wait": 0.0}}},
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+            },
+            tags={"modelplane/pass": str(number)},
+        )
+        for event in result.get_asset_materialization_events():
+            made = event.step_materialization_data.materialization
+            state = made.metadata.get("state")
+            self.state.assets[made.asset_key] = str(state.value) if state is not None else "ready"
+        return [self._said(e) for e in result.all_events if e.is_step_failure]
+
+    @staticmethod
+    def _said(event: dg.DagsterEvent) -> str:
+        data = event.step_failure_data
+        failure = data.user_failure_data
+        if failure is not None and failure.description:
+            return failure.description
+        return str(data.error.message).strip() if data.error else "a step failed"
