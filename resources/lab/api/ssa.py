@@ -11,8 +11,8 @@ from resources.lab.api.fieldset import Set, difference, intersection, paths, uni
 from resources.lab.api.merge import compare, drop_nulls, field_set, merge, prune
 from resources.lab.api.schema import Type
 
-# Never owned by anybody.
-_STRIPPED: Set = {
+# Identity and the server's own bookkeeping.
+NEVER_OWNED: Set = {
     "f:apiVersion": {},
     "f:kind": {},
     "f:metadata": {
@@ -96,7 +96,7 @@ def _write(owners: Owners, times: dict[Writer, str]) -> list[dict[str, Any]]:
 
 
 def _ignored(subresource: str, *, has_status: bool) -> Set:
-    return union(_STRIPPED, _STATUS) if has_status and subresource != "status" else _STRIPPED
+    return union(NEVER_OWNED, _STATUS) if has_status and subresource != "status" else NEVER_OWNED
 
 
 def _disown(owners: Owners, gone: Set, *, but: Writer) -> None:
