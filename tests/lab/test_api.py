@@ -573,3 +573,80 @@ def test_keyless_tolerations_on_aks(
 ):
     api = served.add(name, refuse_keyless_tolerations=True)
     assert api.post(path, daemon_set("d", tolerations=tolerations)).status == status
+
+
+@pytest.mark.parametrize("name", ["default", "kube-public", "kube-system"])
+def test_namespaces_that_stay(api: Api, name: str):
+    answer = api.delete(f"/api/v1/namespaces/{name}")
+    assert (answer.status, answer.body["reason"]) == (403, "Forbidden")
+
+
+_REQUEST = {"name": "r", "exactly": {"deviceClassName": "dra.cpu"}}
+
+
+@pytest.mark.parametrize(
+    ("devices", "causes"),
+    [
+        ({"requests": [_REQUEST]}, []),
+        ({"requests": [_REQUEST, _REQUEST]}, [("spec.devices.requests[1].name", "FieldValueDuplicate")]),
+        ({"requests": [{"name": "r"}]}, [("spec.devices.requests[0]", "FieldValueRequired")]),
+        (
+            {"requests": [{"name": "r", "exactly": {"deviceClassName": "a", "count": -1}}]},
+            [("spec.devices.requests[0].exactly.count", "FieldValueInvalid")],
+        ),
+        (
+            {"requests": [{"name": "r", "exactly": {"count": 1}}]},
+            [("spec.devices.requests[0].exactly.deviceClassName", "FieldValueRequired")],
+        ),
+        (
+            {"requests": [_REQUEST], "constraints": [{"requests": ["x"], "matchAttribute": "dra.cpu/n"}]},
+            [("spec.devices.constraints[0].requests[0]", "FieldValueInvalid")],
+        ),
+    ],
+)
+def test_claims(api: Api, devices: dict[str, object], causes: list[tuple[str, str]]):
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    answer = api.post(path, {"metadata": {"name": "c"}, "spec": {"devices": devices}})
+    assert answer.status == (422 if causes else 201)
+    if causes:
+        assert answer.causes == causes
+
+
+def test_a_distinct_attribute_is_refused_where_the_gate_is_off(served: Served, name: str):
+    api = served.add(name, "v1.35.4")
+    devices = {"requests": [_REQUEST], "constraints": [{"distinctAttribute": "dra.cpu/n"}]}
+    body = {"metadata": {"name": "c"}, "spec": {"devices": devices}}
+    answer = api.post("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims?dryRun=All", body)
+    assert answer.causes == [("spec.devices.constraints[0].matchAttribute", "FieldValueRequired")]
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({}, None),
+        ({"allNodes": True}, ("spec", "FieldValueInvalid")),
+        ({"nodeName": None}, ("spec", "FieldValueRequired")),
+        ({"pool": {"name": "n", "generation": 1}}, ("spec.pool.resourceSliceCount", "FieldValueInvalid")),
+        ({"devices": [{"name": f"d{i}"} for i in range(129)]}, ("spec.devices", "FieldValueTooMany")),
+    ],
+)
+def test_slices(api: Api, change: dict[str, object], cause: tuple[str, str] | None):
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "dra.cpu", "nodeName": "n", "pool": pool, "devices": [{"name": "d"}], **change}
+    answer = api.post("/apis/resource.k8s.io/v1/resourceslices", {"metadata": {"name": "s"}, "spec": spec})
+    assert answer.status == (201 if cause is None else 422)
+    if cause is not None:
+        assert answer.causes == [cause]
+
+
+def test_data_has_a_limit(api: Api):
+    big = {"metadata": {"name": "a"}, "data": {"k": "x" * 1048577}}
+    assert api.post(CONFIG_MAPS, big).causes == [("data", "FieldValueTooLong")]
+
+
+def test_how_often_a_daemon_sets_template_changed(api: Api):
+    key = "deprecated.daemonset.template.generation"
+    assert api.post(DAEMON_SETS, daemon_set("d")).body["metadata"]["annotations"] == {key: "1"}
+    patch = {"spec": {"template": {"metadata": {"labels": {"x": "y"}}}}}
+    assert api.patch(f"{DAEMON_SETS}/d", patch).body["metadata"]["annotations"] == {key: "2"}
+    assert api.patch(f"{DAEMON_SETS}/d", {"spec": {"minReadySeconds": 1}}).body["metadata"]["annotations"] == {key: "2"}

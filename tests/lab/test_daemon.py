@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from modelplane_dagster.errors import NotReadyError
+from resources.lab.api.errors import ApiError
 from resources.lab.api.storage import Storage
 from resources.lab.client import LabClient, LabError, ensure_running, stop
 from resources.lab.home import running
@@ -122,7 +123,8 @@ def test_the_daemon_starts_once_keeps_its_port_and_survives_a_kill(tmp_path: Pat
         with pytest.raises(LabError, match="no fault 'sulk'"):
             lab.set_fault("c", "sulk")
         lab.set_fault("c", "drop_connections")
-        shown = lab.status()["clusters"][0]
+        # The daemon may seed clusters of its own.
+        shown = next(c for c in lab.status()["clusters"] if c["name"] == "c")
         assert (shown["name"], shown["version"], shown["faults"]) == ("c", "v1.36.3", ["drop_connections"])
         assert ensure_running(tmp_path).status()["pid"] == pid
         os.kill(pid, signal.SIGKILL)
@@ -131,7 +133,7 @@ def test_the_daemon_starts_once_keeps_its_port_and_survives_a_kill(tmp_path: Pat
             time.sleep(0.01)
         again = ensure_running(tmp_path)
         assert again.port == port
-        assert [c["name"] for c in again.status()["clusters"]] == ["c"]
+        assert "c" in [c["name"] for c in again.status()["clusters"]]
         config = again.kubeconfig("c", "user")
         assert config["clusters"][0]["cluster"]["server"] == f"https://127.0.0.1:{port}/clusters/c"
     finally:
@@ -145,3 +147,16 @@ def test_the_control_endpoints_want_the_token(fresh: Served):
     api.base = ""
     assert api.get("/lab/status").status == 401
     assert api.get("/elsewhere").status == 404
+
+
+def test_a_half_made_cluster_is_made_anew(fresh: Served):
+    folder = fresh.home / "clusters" / "c"
+    folder.mkdir(parents=True)
+    (folder / "objects.jsonl").write_bytes(b'{"rv":7}\n')
+    assert fresh.add("c").get("/version").status == 200
+
+
+@pytest.mark.parametrize("name", ["..", "A", "a/b", ""])
+def test_names_that_no_cluster_can_have(fresh: Served, name: str):
+    with pytest.raises(ApiError, match="can't name a cluster"):
+        fresh.add(name)

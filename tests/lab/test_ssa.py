@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from resources.lab.api.merge import merge
+from resources.lab.api.schema import Type
 from tests.lab.objects import CONFIG_MAPS, CRDS, DAEMON_SETS, WIDGETS, config_map, widget, widget_crd
 from tests.lab.server import Api
 
@@ -203,3 +205,47 @@ def test_apply_needs_a_manager_and_no_owners_of_its_own(api: Api):
     body = config_map("a")
     body["metadata"]["managedFields"] = [{"manager": "x", "operation": "Apply", "apiVersion": "v1"}]
     assert api.apply(f"{CONFIG_MAPS}/a", body).status == 400
+
+
+def test_giving_up_all_metadata_keeps_the_objects_identity(api: Api):
+    body = config_map("a")
+    body["metadata"]["labels"] = {"l": "x"}
+    api.apply(f"{CONFIG_MAPS}/a", body)
+    after = api.apply(f"{CONFIG_MAPS}/a", config_map("a"))
+    assert (after.status, after.body["metadata"]["name"]) == (200, "a")
+    assert "labels" not in after.body["metadata"]
+
+
+def test_an_empty_keyed_list_is_not_owned_and_an_empty_map_or_atomic_list_is(api: Api):
+    main = {**MAIN, "env": [], "args": [], "resources": {}}
+    made = api.apply(D, daemons(containers=[main])).body
+    item = owned(made, "tester")["f:spec"]["f:template"]["f:spec"]["f:containers"]['k:{"name":"main"}']
+    assert item == {".": {}, "f:args": {}, "f:image": {}, "f:name": {}, "f:resources": {}}
+
+
+def test_a_null_is_wanted_as_much_as_a_value(api: Api):
+    api.apply(D, daemons(containers=[MAIN], nodeSelector={"a": "b"}), "helm")
+    after = api.apply(D, daemons(containers=[MAIN], nodeSelector=None), "helm").body
+    assert "nodeSelector" not in after["spec"]["template"]["spec"]
+    assert "f:nodeSelector" in owned(after, "helm")["f:spec"]["f:template"]["f:spec"]
+
+
+_C = Type({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {}}, None)
+
+
+@pytest.mark.parametrize(
+    ("live", "config", "merged"),
+    [
+        ("ab", "b", "ab"),
+        ("ab", "c", "abc"),
+        ("ab", "ca", "cab"),
+        ("ab", "ba", "ba"),
+        ("abc", "ca", "bca"),
+        ("axb", "ab", "axb"),
+        ("", "ba", "ba"),
+        ("ab", "", "ab"),
+    ],
+)
+def test_the_order_of_merged_lists(live: str, config: str, merged: str):
+    out = merge([{"name": n} for n in live], [{"name": n} for n in config], _C)
+    assert "".join(item["name"] for item in out) == merged

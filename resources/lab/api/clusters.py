@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,10 +15,13 @@ import orjson
 
 from resources.lab.api.bootstrap import bootstrap
 from resources.lab.api.counts import Meter
+from resources.lab.api.errors import bad_request
 from resources.lab.api.storage import Storage
 from resources.lab.api.store import Store
 from resources.lab.api.switches import Switches
 
+META, OBJECTS = "cluster.json", "objects.jsonl"
+_NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
 USERS = ("product", "user", "agent", "controller")
 
 
@@ -55,7 +59,7 @@ class Clusters:
         self._all: dict[str, Cluster] = {}
         self.address = ""
         self.authority = b""
-        for meta in sorted(folder.glob("*/cluster.json")):
+        for meta in sorted(folder.glob(f"*/{META}")):
             self._open(meta.parent.name, orjson.loads(meta.read_bytes()))
 
     def __iter__(self) -> Iterator[Cluster]:
@@ -78,23 +82,27 @@ class Clusters:
         found = self._all.get(name)
         if found is not None:
             return found
+        if not _NAME.match(name):
+            raise bad_request(f"{name!r} can't name a cluster: lower case letters, digits and dashes")
         switches = Switches(version, consumable_capacity, critical_pods_quota, refuse_keyless_tolerations)
         folder = self._folder / name
-        folder.mkdir(parents=True)
+        # A folder without its `cluster.json` is what a killed daemon leaves of an addition or a removal.
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / OBJECTS).unlink(missing_ok=True)
         tokens = {secrets.token_urlsafe(24): user for user in USERS}
         meta = {"switches": asdict(switches), "tokens": tokens, "ready": ready}
         self._save(name, meta)
         return self._open(name, meta)
 
     def _save(self, name: str, meta: dict[str, Any]) -> None:
-        path = self._folder / name / "cluster.json"
+        path = self._folder / name / META
         fresh = path.with_suffix(".new")
         fresh.touch(mode=0o600)
         fresh.write_bytes(orjson.dumps(meta))
         fresh.replace(path)
 
     def _open(self, name: str, meta: dict[str, Any]) -> Cluster:
-        store = Store(Switches(**meta["switches"]), Storage(self._folder / name / "objects.jsonl"))
+        store = Store(Switches(**meta["switches"]), Storage(self._folder / name / OBJECTS))
         bootstrap(store)
         cluster = self._all[name] = Cluster(name, store, meta["tokens"], meta.get("ready", True))
         return cluster
@@ -117,6 +125,7 @@ class Clusters:
         if cluster is not None:
             cluster.close_watches()
             cluster.store.storage.close()
+            (self._folder / name / META).unlink(missing_ok=True)
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def kubeconfig(self, name: str, user: str) -> dict[str, Any]:

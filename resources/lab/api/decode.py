@@ -34,10 +34,6 @@ def decode(obj: dict[str, Any], resource: Resource, field_validation: str) -> di
     _walk_map(obj, resource.type, "", reading)
     if reading.unknown and field_validation == "Strict":
         words = ", ".join(f'unknown field "{path}"' for path in reading.unknown)
-        if resource.custom:
-            raise bad_request(
-                f"{resource.kind} in version {resource.version!r} cannot be handled: strict decoding error: {words}"
-            )
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             f"strict decoding error: {words}"

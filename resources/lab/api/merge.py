@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +21,14 @@ def _granular(kind: Type, value: Json, other: Json = MISSING) -> str:
     """ "map" or "list" where server-side apply looks inside both values, "" where they are one leaf each."""
     if kind.atomic:
         return ""
+    # Beside a container a null is an empty one.
+    if value is None:
+        value, other = other, value
     if isinstance(value, dict):
-        return "map" if other is MISSING or isinstance(other, dict) else ""
+        return "map" if other is MISSING or other is None or isinstance(other, dict) else ""
     # Without a schema lists are atomic.
     if kind.shape == "list" and isinstance(value, list):
-        return "list" if other is MISSING or isinstance(other, list) else ""
+        return "list" if other is MISSING or other is None or isinstance(other, list) else ""
     return ""
 
 
@@ -33,18 +37,20 @@ def _indexed(items: list[Any], kind: Type) -> dict[str, Any]:
 
 
 def field_set(value: Json, kind: Type) -> Set:
-    """The fields that an applied configuration names: its leaves, list items and empty maps."""
+    """The fields that an applied configuration names: its leaves, list items and empty maps, but not empty lists."""
     shape = _granular(kind, value)
     if not shape or not value:
-        return {}
+        return None if shape == "list" else {}
     kids: Node = {}
     if shape == "map":
         for key, sub in value.items():
-            child = kind.child(key)
-            node = field_set(sub, child)
-            declared = key in kind.fields
-            # An entry of a free map is owned besides its content.
-            kids[f"f:{key}"] = node if declared or not node else {".": {}, **node}
+            node = field_set(sub, kind.child(key))
+            if key in kind.fields:
+                if node is not None:
+                    kids[f"f:{key}"] = node
+            else:
+                # An entry of a free map is owned besides its content.
+                kids[f"f:{key}"] = {".": {}, **node} if node else {}
         return build(kids, itself=False)
     for element, item in _indexed(value, kind).items():
         node = field_set(item, kind.item) or {}
@@ -100,16 +106,17 @@ def _same(old: Json, new: Json) -> bool:
 
 def _pairs(old: Json, new: Json, kind: Type, shape: str) -> list[tuple[str, Any, Any, Type]]:
     if shape == "map":
+        old, new = old or {}, new or {}
         names = [*old, *(name for name in new if name not in old)]
         return [(f"f:{n}", old.get(n, MISSING), new.get(n, MISSING), kind.child(n)) for n in names]
-    left, right = _indexed(old, kind), _indexed(new, kind)
+    left, right = _indexed(old or [], kind), _indexed(new or [], kind)
     elements = [*left, *(element for element in right if element not in left)]
     return [(e, left.get(e, MISSING), right.get(e, MISSING), kind.item) for e in elements]
 
 
 def merge(live: Json, config: Json, kind: Type) -> Json:
     """The live value with the configuration laid over it; list items keep the configuration's order."""
-    if live is MISSING or live is None:
+    if live is MISSING or live is None or config is None:
         return config
     shape = _granular(kind, live, config)
     if not shape:
@@ -123,26 +130,32 @@ def merge(live: Json, config: Json, kind: Type) -> Json:
 
 
 def _merge_lists(left: dict[str, Any], right: dict[str, Any], kind: Type) -> list[Any]:
-    """Both lists' items, the configuration's in its order, the others kept where they stood before them."""
-    out: list[Any] = []
-    waiting = iter(left)
-    for element, item in right.items():
-        if element not in left:
-            out.append(item)
-            continue
-        for other in waiting:
-            if other == element:
-                break
-            if other not in right:
-                out.append(left[other])
-        out.append(merge(left[element], item, kind.item))
-    placed = {id(item) for item in out}
-    out.extend(left[other] for other in waiting if other not in right and id(left[other]) not in placed)
-    return out
+    """Both lists' items: the configuration's in its order, the others where they stood among the items both have."""
+    shared = deque(element for element in right if element in left)
+    waiting, wanted = deque(left), deque(right)
+    out: list[str] = []
+    placed: set[str] = set()
+
+    def place(element: str) -> None:
+        out.append(element)
+        placed.add(element)
+        if shared and shared[0] == element:
+            shared.popleft()
+
+    while waiting or wanted:
+        here = waiting[0] if waiting else None
+        if here is not None and here not in right:
+            place(waiting.popleft())
+        elif here is not None and (here in placed or (here != wanted[0] and shared and here != shared[0])):
+            # An item that the configuration puts elsewhere.
+            waiting.popleft()
+        else:
+            place(wanted.popleft())
+    return [merge(left.get(e, MISSING), right[e], kind.item) if e in right else left[e] for e in out]
 
 
 def prune(value: Json, kind: Type, last: Set, owned: Set) -> Json:
-    """The value less what only `last` owned; MISSING where nothing of it is left.
+    """The value less what only `last` owned; null where nothing of it is left, which others may still own.
 
     A named field counts as owned when anything below it is; a list item or a map entry only by itself, so that giving
     one up removes it with the children that others set.
@@ -153,7 +166,7 @@ def prune(value: Json, kind: Type, last: Set, owned: Set) -> Json:
     if not shape or not value:
         return value
     out: Json = _pruned_map(value, kind, last, owned) if shape == "map" else _pruned_list(value, kind, last, owned)
-    return out if out else MISSING
+    return out or None
 
 
 def _pruned_map(value: dict[str, Any], kind: Type, last: Set, owned: Set) -> dict[str, Any]:

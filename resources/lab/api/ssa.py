@@ -8,11 +8,11 @@ from typing import Any
 
 from resources.lab.api.errors import ApiError, Cause
 from resources.lab.api.fieldset import Set, difference, intersection, paths, union, without
-from resources.lab.api.merge import MISSING, compare, field_set, merge, prune
+from resources.lab.api.merge import compare, drop_nulls, field_set, merge, prune
 from resources.lab.api.schema import Type
 
-# Never owned by anybody.
-_STRIPPED: Set = {
+# Identity and the server's own bookkeeping.
+NEVER_OWNED: Set = {
     "f:apiVersion": {},
     "f:kind": {},
     "f:metadata": {
@@ -96,7 +96,7 @@ def _write(owners: Owners, times: dict[Writer, str]) -> list[dict[str, Any]]:
 
 
 def _ignored(subresource: str, *, has_status: bool) -> Set:
-    return union(_STRIPPED, _STATUS) if has_status and subresource != "status" else _STRIPPED
+    return union(NEVER_OWNED, _STATUS) if has_status and subresource != "status" else NEVER_OWNED
 
 
 def _disown(owners: Owners, gone: Set, *, but: Writer) -> None:
@@ -158,15 +158,16 @@ def apply(live: Mapping[str, Any], config: dict[str, Any], scope: Scope, *, forc
     owners, times = _read(live)
     before = dict(owners)
     last = owners.get(scope.writer)
-    wanted = without(field_set(config, scope.kind), scope.ignored)
+    wanted = field_set(config, scope.kind)
     base = _plain(live)
     merged = merge(base, config, scope.kind)
+    # Identity counts as owned until the pruning is done: it keeps `metadata` in place.
     owners[scope.writer] = wanted
     everyone: Set = None
     for owned in owners.values():
         everyone = union(everyone, owned)
-    pruned = prune(merged, scope.kind, last, everyone)
-    merged = {} if pruned is MISSING else pruned
+    merged = prune(merged, scope.kind, last, everyone)
+    owners[scope.writer] = without(wanted, scope.ignored)
     change = compare(base, merged, scope.kind)
     changed = union(change.added, change.modified)
     conflicts = {
@@ -179,7 +180,7 @@ def apply(live: Mapping[str, Any], config: dict[str, Any], scope: Scope, *, forc
     for who, clash in conflicts.items():
         owners[who] = difference(owners[who], clash)
     _disown(owners, change.removed, but=scope.writer)
-    out = {**merged, "metadata": {**merged["metadata"]}}
+    out = drop_nulls({**merged, "metadata": {**merged["metadata"]}}, scope.kind)
     if "resourceVersion" in live["metadata"]:
         out["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
     return _finish(out, owners, times, before, scope.now)

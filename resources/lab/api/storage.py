@@ -16,7 +16,7 @@ Key = tuple[str, str]  # group, plural
 Name = tuple[str, str]  # namespace ("" for cluster-scoped), name
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
-HISTORY = 20_000
+HISTORY = 2_000  # changes a watch can go back; each keeps one object in memory
 COMPACT_FROM = 4 << 20
 
 

@@ -28,7 +28,6 @@ from resources.lab.api.errors import (
     not_found,
 )
 from resources.lab.api.lifecycle import Lifecycle
-from resources.lab.api.merge import drop_nulls
 from resources.lab.api.patch import json_patch, merge_patch, strategic
 from resources.lab.api.rules import check
 from resources.lab.api.schema import Json
@@ -276,7 +275,7 @@ class Store:
         if not at[1]:
             raise bad_request("name is required to apply an object")
         untyped_patch(body, kind)
-        config = drop_nulls(body, kind.type)
+        config = body
         wanted_uid = config["metadata"].pop("uid", None)
         wanted_version = config["metadata"].pop("resourceVersion", None)
         found = self.storage.get(kind.key, at)
