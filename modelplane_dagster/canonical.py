@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
+
+import orjson
 
 
 def canonical(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     """Compact JSON with sorted keys, so that equal values give equal bytes."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def digest(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.accounts import Account
-from modelplane_dagster.audit.plan_audit import PlanAudit, audit_plan
+from modelplane_dagster.audit.plan_audit import PlanAudit
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster import ClusterView, CpuMode
-from modelplane_dagster.components.join import Join, Kept, join
+from modelplane_dagster.components.join import Join, Kept
 from modelplane_dagster.components.lists import components_for, externals
 from modelplane_dagster.components.support import supported
 from modelplane_dagster.components.types import Component, JoinedComponent
 from modelplane_dagster.findings import Finding, finding, ordered
 from modelplane_dagster.gate import GateFacts, GateResult, judge
 from modelplane_dagster.resolve import Resolution, resolve
+from modelplane_dagster.shapes import Shapes
 from modelplane_dagster.sources import SOURCES
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def object_ref(body: Mapping[str, Any]) -> str:
 
 def object_digests(joined: JoinedComponent) -> dict[str, str]:
     """The digest of each manifest of ours, as it is applied."""
-    return {object_ref(body): digest(body) for body in joined.manifests}
+    return {object_ref(body): digest(body) for body in (*joined.prepares, *joined.manifests)}
 
 
 class Planner:
@@ -92,6 +93,8 @@ class Planner:
         self.fleet = fleet
         self.overlay = overlay
         self._lists: dict[str, tuple[Component, ...]] = {}
+        self._supported: dict[str, tuple[str, ...]] = {}
+        self._shapes = Shapes()
 
     def components(self, source: str) -> tuple[Component, ...]:
         if source not in self._lists:
@@ -100,8 +103,11 @@ class Planner:
 
     def supported(self, source: str, view: ClusterView | None = None) -> tuple[str, ...]:
         """The drivers that the source supports, sorted, with what the cluster declares external."""
-        external = view.external if view else ()
-        return tuple(sorted(supported(source, self.components(source), external)))
+        if view is not None and view.external:
+            return tuple(sorted(supported(source, self.components(source), view.external)))
+        if source not in self._supported:
+            self._supported[source] = tuple(sorted(supported(source, self.components(source))))
+        return self._supported[source]
 
     def names(self) -> tuple[str, ...]:
         """Every cluster that a manifest names, valid or not."""
@@ -118,12 +124,12 @@ class Planner:
             return self._unknown(resolution)
         view = resolution.view
         module = SOURCES[view.source]
-        joined = join(view, self.components(view.source), keep=keep or {})
-        audit = audit_plan(view, joined.components)
+        joined, audit = self._shapes.plan(view, self.components(view.source), keep or {})
         supports = self.supported(view.source, view)
         facts = GateFacts(supports, externals(view.source), module.record.floor, module.record.gpu_through_accelerator)
         checks = [f for pool in view.pools for f in module.check_pool(view, pool)]
-        extra: list[Finding] = [*resolution.findings, *joined.findings, *checks, *_autoscaler(view, joined)]
+        asked = _at_pools(self.fleet, view, [*checks, *_autoscaler(view, joined)])
+        extra: list[Finding] = [*resolution.findings, *joined.findings, *asked]
         # Placement errors refuse as well, and stand in the audit: reported once, counted in both.
         gate = judge(view, facts, places=self.fleet, extra=extra)
         if gate.verdict == "pass" and any(f.severity == "error" for f in audit.findings):
@@ -152,6 +158,15 @@ class Planner:
             join=None,
             audit=None,
         )
+
+
+def _at_pools(fleet: Fleet, view: ClusterView, findings: list[Finding]) -> list[Finding]:
+    """With the place of the pool in its manifest: a source's checks know the pool and no file."""
+    at = {
+        f"pool/{view.name}/{p.name}": fleet.place("InferenceCluster", view.name, ("spec", "nodePools", i))
+        for i, p in enumerate(view.pools)
+    }
+    return [f if f.place else replace(f, place=at.get(f.subject)) for f in findings]
 
 
 def _autoscaler(view: ClusterView, joined: Join) -> list[Finding]:

@@ -175,6 +175,11 @@ _GATE = _area(
             "Remove capacityBlock, or use a source that has them.",
         ),
         "MinNodesUnsupported": (E_, "The cloud can't hold a pool at that size.", "Raise minNodeCount or nodeCount."),
+        "CountNotSpread": (
+            E_,
+            "The cloud counts nodes for each zone, and the pool's count doesn't divide over its zones.",
+            "Choose a multiple of the number of zones.",
+        ),
         "CountOutOfBounds": (
             E_,
             "A pool's node counts contradict each other.",

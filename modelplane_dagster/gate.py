@@ -62,6 +62,11 @@ def admit(cluster: str, digest: str, result: GateResult) -> Admission:
     return Admission(cluster, digest, key=Admission._key)
 
 
+def admit_removal(cluster: str, fingerprint: str) -> Admission:
+    """For prune alone, which is a gate of its own: nobody uses what goes, and its fingerprint was given back."""
+    return Admission(cluster, fingerprint, key=Admission._key)
+
+
 def refusal_sentence(cluster: str, result: GateResult) -> str:
     """One sentence for every channel: the first reason, and how many more there are."""
     errors = [f for f in result.findings if f.severity == "error"]
@@ -86,6 +91,7 @@ def judge(
         found += _role(pool, where)
         found += _claim_size(view, pool, where)
     found += _version(view, facts, places)
+    found += _external(view, places)
     result = ordered(found)
     return GateResult("refused" if has_errors(result) else "pass", result)
 
@@ -256,6 +262,27 @@ def _version(view: ClusterView, facts: GateFacts, places: Fleet | None) -> list[
         )
         return [finding("UnsupportedKubernetesVersion", subject, text, place=place())]
     return []
+
+
+def _external(view: ClusterView, places: Fleet | None) -> list[Finding]:
+    """The driver table decides a known driver's kind, and so its pools' role; a declaration that says otherwise would be
+    ignored without a word."""
+    found = []
+    for index, row in enumerate(view.external):
+        known = DRIVERS.get(row.driver)
+        if known is None or known.kind.value == row.kind:
+            continue
+        place = None
+        if places is not None:
+            path = ("spec", "cluster", "existing", "externalDrivers", index, "kind")
+            place = places.place("InferenceCluster", view.name, path)
+        text = (
+            f"Cluster {view.name} declares the external driver {row.driver} as of kind {row.kind}, and it is of kind "
+            f"{known.kind.value}."
+        )
+        fix = f"Write kind: {known.kind.value}."
+        found.append(finding("ExternalDriverClash", f"cluster/{view.name}", text, fix=fix, place=place))
+    return found
 
 
 def _below(version: KubernetesVersion, floor: str) -> bool:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from modelplane_dagster.plan import FleetPlan, fingerprint
 from modelplane_dagster.sources import SOURCES
 
 if TYPE_CHECKING:
+    from modelplane_dagster.audit.plan_audit import PlanAudit
     from modelplane_dagster.cluster import ClusterView, PoolView
     from modelplane_dagster.cluster_plan import ClusterPlan
+    from modelplane_dagster.components.join import Join
     from modelplane_dagster.components.types import JoinedComponent
     from modelplane_dagster.manifests.classes import Device
     from modelplane_dagster.placement import Placement
 
+T = TypeVar("T")
+
 
 def plan_document(plan: FleetPlan) -> dict[str, Any]:
     """JSON-able; its own fingerprint first. `findings` are those of the files."""
+    memo: dict[int, Any] = {}
     document: dict[str, Any] = {
-        "clusters": [_cluster(c) for c in plan.clusters],
+        "clusters": [_cluster(c, memo) for c in plan.clusters],
         "deployments": [_deployment(p) for p in plan.placements],
         "actions": [a.as_dict() for a in plan.actions],
         "orphans": [o.as_dict() for o in plan.orphans],
@@ -27,7 +33,16 @@ def plan_document(plan: FleetPlan) -> dict[str, Any]:
     return {"fingerprint": fingerprint(document), **document}
 
 
-def _cluster(plan: ClusterPlan) -> dict[str, Any]:
+def _shared(memo: dict[int, Any], key: T, make: Callable[[T], Any]) -> Any:  # noqa: ANN401 - any JSON value
+    """Clusters of one shape share the very objects of their join and audit, which are written out once. The plan holds
+    those objects for as long as `memo` is used, so no identity comes twice."""
+    found = memo.get(id(key))
+    if found is None:
+        found = memo[id(key)] = make(key)
+    return found
+
+
+def _cluster(plan: ClusterPlan, memo: dict[int, Any]) -> dict[str, Any]:
     view = plan.view
     return {
         "name": plan.name,
@@ -38,9 +53,9 @@ def _cluster(plan: ClusterPlan) -> dict[str, Any]:
         "supportedDrivers": list(plan.supported),
         "gate": {"verdict": plan.gate.verdict, "findings": [f.as_dict() for f in plan.gate.findings]},
         "pools": [_pool(plan, view, p) for p in view.pools] if view else [],
-        "components": [_component(c) for c in plan.join.components] if plan.join else [],
-        "placement": _audit(plan),
-        "schedulablePools": schedulable(view) if view else [],
+        "components": _shared(memo, plan.join, _components) if plan.join else [],
+        "placement": _shared(memo, plan.audit, _audit) if plan.audit else {"workloads": [], "findings": []},
+        "schedulablePools": [_schedulable(p, memo) for p in view.pools] if view else [],
         "cpuMode": view.cpu_mode if view else None,
     }
 
@@ -59,6 +74,10 @@ def _pool(plan: ClusterPlan, view: ClusterView, pool: PoolView) -> dict[str, Any
     }
 
 
+def _components(joined: Join) -> list[dict[str, Any]]:
+    return [_component(c) for c in joined.components]
+
+
 def _component(joined: JoinedComponent) -> dict[str, Any]:
     component = joined.component
     return {
@@ -75,24 +94,23 @@ def _component(joined: JoinedComponent) -> dict[str, Any]:
     }
 
 
-def _audit(plan: ClusterPlan) -> dict[str, Any]:
-    if plan.audit is None:
-        return {"workloads": [], "findings": []}
+def _audit(audit: PlanAudit) -> dict[str, Any]:
     return {
         "workloads": [
-            {"component": r.component, "kind": r.kind, "name": r.name, "reaches": list(r.reaches)}
-            for r in plan.audit.rows
+            {"component": r.component, "kind": r.kind, "name": r.name, "reaches": list(r.reaches)} for r in audit.rows
         ],
-        "findings": [f.as_dict() for f in plan.audit.findings],
+        "findings": [f.as_dict() for f in audit.findings],
     }
+
+
+def _schedulable(pool: PoolView, memo: dict[int, Any]) -> dict[str, Any]:
+    devices = [_shared(memo, d, device_document) for d in pool.devices]
+    return {"name": pool.name, "nodes": pool.count, "devices": devices}
 
 
 def schedulable(view: ClusterView) -> list[dict[str, Any]]:
     """`status.schedulablePools`: every pool with its devices and node count."""
-    return [
-        {"name": pool.name, "nodes": pool.count, "devices": [device_document(d) for d in pool.devices]}
-        for pool in view.pools
-    ]
+    return [_schedulable(pool, {}) for pool in view.pools]
 
 
 def device_document(device: Device) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
-from modelplane_dagster.audit.instances import Instance, dig, setting
-from modelplane_dagster.audit.tolerations import allows, listed
+from modelplane_dagster.audit.instances import dig, setting
+from modelplane_dagster.audit.planned_reach import Reached
+from modelplane_dagster.audit.tolerations import listed
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import JoinedComponent
 from modelplane_dagster.drivers import AMD, NVIDIA
 from modelplane_dagster.findings import Finding, finding
-from modelplane_dagster.kube.objects import NodeFacts
 
 NFD_CHART = "node-feature-discovery"
 NVIDIA_OPERATOR = "gpu-operator"
@@ -34,18 +34,17 @@ GKE_NO_PLUGIN = "gke-no-default-nvidia-gpu-device-plugin"
 def conflicts(
     view: ClusterView,
     joined: tuple[JoinedComponent, ...],
-    planned: tuple[Instance, ...],
-    nodes: tuple[NodeFacts, ...],
+    there: tuple[Reached, ...],
 ) -> Iterator[Finding]:
     """Every conflict that a plan shows by itself, in no order."""
     installed = tuple(j for j in joined if j.install)
     yield from _second_nfd(view, installed)
     yield from _device_plugins(view, installed)
     yield from _second_owners(view, installed)
-    yield from _same_node_twice(view, planned, nodes)
+    yield from _same_node_twice(view, there)
     yield from _stale_resource(view, installed)
-    yield from _ports(view, planned, nodes)
-    yield from _quotas(view, installed, planned)
+    yield from _ports(view, there)
+    yield from _quotas(view, installed, there)
     yield from _gke_driver_paths(view, installed)
 
 
@@ -141,21 +140,20 @@ def _second_owners(view: ClusterView, installed: tuple[JoinedComponent, ...]) ->
             )
 
 
-def _same_node_twice(
-    view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFacts, ...]
-) -> Iterator[Finding]:
+def _same_node_twice(view: ClusterView, there: tuple[Reached, ...]) -> Iterator[Finding]:
     """An operator refuses a node that another of its custom resources already took."""
-    made: dict[int, list[Instance]] = defaultdict(list)
-    for instance in planned:
-        if instance.resource and instance.daemon:
-            made[id(instance.workload)].append(instance)
+    made: dict[int, list[Reached]] = defaultdict(list)
+    for each in there:
+        if each.instance.daemon and each.instance.resource:
+            made[id(each.instance.workload)].append(each)
     clashes: dict[tuple[str, str, str], tuple[str, list[str]]] = {}
     for members in made.values():
         for one, other in combinations(members, 2):
-            both = [n.name for n in nodes if _on(one, n) and _on(other, n)]
+            both = [n.name for n in one.nodes if other.on(n)]
             if both:
-                kind = one.workload.resource.kind if one.workload.resource else ""
-                clashes.setdefault((one.component.key, one.resource, other.resource), (kind, both))
+                first, second = one.instance, other.instance
+                kind = first.workload.resource.kind if first.workload.resource else ""
+                clashes.setdefault((first.component.key, first.resource, second.resource), (kind, both))
     for (key, one_name, other_name), (kind, both) in clashes.items():
         yield finding(
             "SecondOwner",
@@ -164,10 +162,6 @@ def _same_node_twice(
             "a node by one of them.",
             fix="Let their selectors name different pools.",
         )
-
-
-def _on(instance: Instance, node: NodeFacts) -> bool:
-    return allows(instance.placement, node, daemon=instance.daemon, host_network=instance.workload.host_network)
 
 
 def _stale_resource(view: ClusterView, installed: tuple[JoinedComponent, ...]) -> Iterator[Finding]:
@@ -185,13 +179,14 @@ def _stale_resource(view: ClusterView, installed: tuple[JoinedComponent, ...]) -
             )
 
 
-def _ports(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFacts, ...]) -> Iterator[Finding]:
-    hosts = [i for i in planned if i.daemon and i.workload.host_ports]
-    for one, other in combinations(hosts, 2):
+def _ports(view: ClusterView, there: tuple[Reached, ...]) -> Iterator[Finding]:
+    hosts = [r for r in there if r.instance.daemon and r.instance.workload.host_ports]
+    for first, second in combinations(hosts, 2):
+        one, other = first.instance, second.instance
         shared = sorted(set(one.workload.host_ports) & set(other.workload.host_ports))
         if not shared:
             continue
-        both = [n.name for n in nodes if _on(one, n) and _on(other, n)]
+        both = [n.name for n in first.nodes if second.on(n)]
         if both:
             yield finding(
                 "PortClash",
@@ -201,9 +196,7 @@ def _ports(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFa
             )
 
 
-def _quotas(
-    view: ClusterView, installed: tuple[JoinedComponent, ...], planned: tuple[Instance, ...]
-) -> Iterator[Finding]:
+def _quotas(view: ClusterView, installed: tuple[JoinedComponent, ...], there: tuple[Reached, ...]) -> Iterator[Finding]:
     """GKE refuses pods of the system priority classes outside its own namespaces without a quota for them."""
     if view.source != "GKE":
         return
@@ -214,7 +207,7 @@ def _quotas(
                 namespace = manifest["metadata"].get("namespace") or joined.component.namespace
                 granted[str(namespace)] |= set(_quota_classes(manifest))
     wanted: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for instance in planned:
+    for instance in (r.instance for r in there):
         priority = instance.workload.priority_class
         asks = priority in SYSTEM_PRIORITIES and instance.namespace != "kube-system"
         if asks and priority not in granted[instance.namespace]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from modelplane_dagster.audit.instances import Instance, dig
+from modelplane_dagster.audit.instances import dig
 from modelplane_dagster.audit.live import cpus
-from modelplane_dagster.audit.tolerations import allows, listed
+from modelplane_dagster.audit.planned_reach import Reached
+from modelplane_dagster.audit.tolerations import listed
 from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.components.types import JoinedComponent
 from modelplane_dagster.cpu import cpu_device, reserved_cpus
@@ -28,7 +29,7 @@ def claimable(pool: PoolView) -> int:
 def planned_room(
     view: ClusterView,
     joined: tuple[JoinedComponent, ...],
-    planned: tuple[Instance, ...],
+    there: tuple[Reached, ...],
     nodes: tuple[NodeFacts, ...],
 ) -> Iterator[Finding]:
     """By what the plan knows: the driver's reservation against the daemons alone. The kubelet's own reservation isn't
@@ -41,7 +42,11 @@ def planned_room(
     for node in nodes:
         if not node.pool or CPU not in view.pool(node.pool).drivers:
             continue
-        daemons = {i.name: cpus(i.workload.cpu_request) for i in planned if i.daemon and _on(i, node)}
+        daemons = {
+            r.instance.name: cpus(r.instance.workload.cpu_request)
+            for r in there
+            if r.instance.daemon and r.instance.workload.cpu_request and r.on(node)
+        }
         taken = sum(daemons.values())
         if taken > reserved:
             yield finding(
@@ -71,7 +76,3 @@ def live_room(view: ClusterView, pool: PoolView, node: NodeFacts, taken: float) 
         f"Node {node.name} can allocate {allocatable:g} CPUs and its daemons request {round(taken, 3):g}, which leaves "
         f"{left:g}; a pod that mirrors a full claim asks for {wanted:d} and never fits.",
     )
-
-
-def _on(instance: Instance, node: NodeFacts) -> bool:
-    return allows(instance.placement, node, daemon=True, host_network=instance.workload.host_network)

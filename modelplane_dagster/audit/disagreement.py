@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from modelplane_dagster.audit.judged import Group
+from modelplane_dagster.audit.judged import Group, Told
 from modelplane_dagster.audit.live import LiveWorkload
 from modelplane_dagster.audit.ownership import Matched, Ownership
 from modelplane_dagster.audit.tolerations import allows, listed
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import DeclaredWorkload
-from modelplane_dagster.findings import Finding, finding
+from modelplane_dagster.findings import finding
 from modelplane_dagster.kube.objects import PodPlacement
 from modelplane_dagster.kube.scheduling import why_not
 
@@ -26,20 +26,24 @@ class Difference:
     `instead` is the uid of the undeclared workload that stands in the declared one's place, empty for none."""
 
     workload: DeclaredWorkload
-    name: str
-    finding: Finding
+    told: Told
     nodes: frozenset[str]
     instead: str = ""
 
 
-def differences(view: ClusterView, whose: Ownership, groups: tuple[Group, ...]) -> tuple[Difference, ...]:
-    """At most one a workload. Hook Jobs come and go, so nothing is concluded from them."""
-    return tuple(_differences(view, whose, groups))
+def differences(
+    view: ClusterView, whose: Ownership, groups: tuple[Group, ...], *, lagging: frozenset[str] = frozenset()
+) -> tuple[Difference, ...]:
+    """At most one a workload. Nothing is concluded from hook Jobs, which come and go, nor from the components
+    `lagging`, whose release isn't the planned one yet."""
+    return tuple(_differences(view, whose, groups, lagging))
 
 
-def _differences(view: ClusterView, whose: Ownership, groups: tuple[Group, ...]) -> Iterator[Difference]:
+def _differences(
+    view: ClusterView, whose: Ownership, groups: tuple[Group, ...], lagging: frozenset[str]
+) -> Iterator[Difference]:
     for match in whose.matched:
-        if match.instance.workload.kind == "Job":
+        if match.instance.workload.kind == "Job" or match.instance.component.key in lagging:
             continue
         live = match.live
         found = _moved(view, match, live, groups) if live else _gone(view, match, whose, groups)
@@ -69,16 +73,16 @@ def _moved(view: ClusterView, match: Matched, live: LiveWorkload, groups: tuple[
         says.append(f"not expected on {_places(gained)}, and seen there, though by the plan {reason}")
     parts = _parts(planned, live.placement)
     message = f"{match.instance.component.key}: {live.kind} {live.name} is {'; '.join(says)}."
+    found = finding(
+        "PlanDisagrees",
+        f"component/{view.name}/{match.instance.component.key}",
+        message,
+        fix=f"Correct the {listed(parts)} in the chart of {match.instance.component.key} or in its declaration, so that "
+        "both say the same.",
+    )
     return Difference(
         match.instance.workload,
-        live.name,
-        finding(
-            "PlanDisagrees",
-            f"component/{view.name}/{match.instance.component.key}",
-            message,
-            fix=f"Correct the {listed(parts)} in the chart of {match.instance.component.key} or in its declaration, so "
-            "that both say the same.",
-        ),
+        Told(found, frozenset(g.place for g in (*lost, *gained))),
         frozenset(name for g in (*lost, *gained) for name in g.names),
     )
 
@@ -99,15 +103,15 @@ def _gone(view: ClusterView, match: Matched, whose: Ownership, groups: tuple[Gro
     seen = (
         f"the release runs {instead.kind} {instead.name} instead" if instead else "the release runs none of that name"
     )
+    found = finding(
+        "PlanDisagrees",
+        f"component/{view.name}/{component.key}",
+        f"{component.key}: {instance.workload.kind} {instance.name} is expected on {_places(should)}, and {seen}.",
+        fix=f"Correct the name in the chart of {component.key} or in its declaration, so that both say the same.",
+    )
     return Difference(
         instance.workload,
-        instance.name,
-        finding(
-            "PlanDisagrees",
-            f"component/{view.name}/{component.key}",
-            f"{component.key}: {instance.workload.kind} {instance.name} is expected on {_places(should)}, and {seen}.",
-            fix=f"Correct the name in the chart of {component.key} or in its declaration, so that both say the same.",
-        ),
+        Told(found, frozenset(g.place for g in should)),
         frozenset(name for g in groups for name in g.names),
         instead.uid if instead else "",
     )

@@ -66,21 +66,22 @@ def audit_health(
 ) -> tuple[PoolHealth, ...]:
     """The health of every pool of the manifest, in its order. `grace` is in seconds."""
     failed = tuple(read_failures(view, live, ("nodes", "workloads", "pods", "slices")))
-    nodes, workloads, pods, slices = live.nodes, live.workloads, live.pods, live.slices
+    nodes, workloads, pods, ledger = live.nodes, live.workloads, live.pods, live.ledger
     if (
         isinstance(nodes, Unknown)
         or isinstance(workloads, Unknown)
         or isinstance(pods, Unknown)
-        or isinstance(slices, Unknown)
+        or isinstance(ledger, Unknown)
     ):
         count = Counter(n.facts.pool for n in nodes.value) if isinstance(nodes, Known) else Counter()
         return tuple(PoolHealth(p.name, "unknown", count[p.name], 0, (), failed) for p in view.pools)
     by_pool = nodes_by_pool(nodes.value)
     chain = Chain(view, tuple(joined), workloads.value, pods.value)
-    ledger = Ledger(slices.value)
     taken = _daemon_requests(pods.value, workloads.value)
     return tuple(
-        _pool_health(_Look(view, pool, tuple(by_pool.get(pool.name, ())), live.taken_at, grace), chain, ledger, taken)
+        _pool_health(
+            _Look(view, pool, tuple(by_pool.get(pool.name, ())), live.taken_at, grace), chain, ledger.value, taken
+        )
         for pool in view.pools
     )
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from modelplane_dagster.components.effective import placed
+from modelplane_dagster.components.identity import remembered
 from modelplane_dagster.components.types import Component, DeclaredWorkload, JoinedComponent
-from modelplane_dagster.kube.objects import PodPlacement
+from modelplane_dagster.kube.objects import PodPlacement, Term, Toleration
 
 CR = "{cr}"
 
@@ -44,9 +47,30 @@ def instances(joined: Iterable[JoinedComponent]) -> tuple[Instance, ...]:
     return tuple(i for j in joined for i in instances_of(j))
 
 
+@remembered(4096)
 def instances_of(joined: JoinedComponent) -> tuple[Instance, ...]:
     """One for a chart's workload, one a custom resource for an operator's; none where it is turned off."""
-    return tuple(Instance(joined.component, p.workload, p.name, p.namespace, p.placement) for p in placed(joined))
+    return tuple(
+        Instance(joined.component, p.workload, p.name, p.namespace, shared_placement(p.placement))
+        for p in placed(joined)
+    )
+
+
+def shared_placement(placement: PodPlacement) -> PodPlacement:
+    """The first of all equal placements: a fleet's clusters repeat few of them, and what follows from one is
+    remembered by identity."""
+    selector = tuple(placement.node_selector.items())
+    return _first(selector, placement.affinity, placement.tolerations, placement.node_name)
+
+
+@lru_cache(maxsize=8192)
+def _first(
+    selector: tuple[tuple[str, str], ...],
+    affinity: tuple[Term, ...] | None,
+    tolerations: tuple[Toleration, ...],
+    node_name: str,
+) -> PodPlacement:
+    return PodPlacement(MappingProxyType(dict(selector)), affinity, tolerations, node_name)
 
 
 def has_resource(joined: JoinedComponent, workload: DeclaredWorkload) -> bool:

@@ -34,6 +34,14 @@ class Group:
         return place_name(self.node)
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A finding and the pools that it speaks of; its text names the first few of them alone."""
+
+    finding: Finding
+    places: frozenset[str] = frozenset()
+
+
 def can_judge(node: NodeFacts, *, now: float, grace: float) -> bool:
     """Cordoned nodes count; those that aren't ready, are going, or are too young don't."""
     return node.ready and not node.terminating and (not node.created or now - node.created >= grace)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from modelplane_dagster.audit.slices import LiveSlice
-from modelplane_dagster.known import Maybe, Unknown
+from modelplane_dagster.audit.slices import Ledger, LiveSlice
+from modelplane_dagster.known import Known, Maybe, Unknown
 from modelplane_dagster.kube.objects import EMPTY, NodeFacts, PodPlacement, Taint
 from modelplane_dagster.kube.quantity import QuantityError, parse_quantity
 
@@ -227,9 +228,10 @@ class LiveQuota:
         return cls(str(meta.get("namespace") or ""), str(meta["name"]), tuple(sorted(classes)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LiveCluster:
-    """One reading of a cluster. `taken_at` is in seconds since the epoch; ages of nodes count from it."""
+    """One reading of a cluster. `taken_at` is in seconds since the epoch; ages of nodes count from it. Without slots,
+    so that what is worked out once a reading can be kept with it."""
 
     taken_at: float
     nodes: Maybe[tuple[LiveNode, ...]] = NOT_READ
@@ -241,6 +243,11 @@ class LiveCluster:
     quotas: Maybe[tuple[LiveQuota, ...]] = NOT_READ
     namespaces: Maybe[frozenset[str]] = NOT_READ
     crds: Maybe[frozenset[str]] = NOT_READ
+
+    @cached_property
+    def ledger(self) -> Maybe[Ledger]:
+        """Who publishes what on which node; unknown where the slices are."""
+        return self.slices if isinstance(self.slices, Unknown) else Known(Ledger(self.slices.value))
 
 
 def cpu_requests(pod: Mapping[str, Any]) -> float:

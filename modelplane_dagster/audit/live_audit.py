@@ -15,6 +15,7 @@ from modelplane_dagster.audit.expect import SYSTEM, Expectation, expectation
 from modelplane_dagster.audit.judged import (
     GRACE,
     Group,
+    Told,
     groups,
     judged_nodes,
     nodes_by_pool,
@@ -22,6 +23,7 @@ from modelplane_dagster.audit.judged import (
     read_failures,
     standing,
 )
+from modelplane_dagster.audit.leftovers import leftovers
 from modelplane_dagster.audit.live import LiveCluster, LivePod, LiveWorkload
 from modelplane_dagster.audit.live_tolerations import toleration_findings
 from modelplane_dagster.audit.ownership import Matched, Ownership, ownership
@@ -43,7 +45,15 @@ class LiveAudit:
     none, and the findings say so."""
 
     rows: tuple[PlacementRow, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    told: tuple[Told, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return ordered(t.finding for t in self.told)
+
+    def of_pool(self, pool: str) -> tuple[Finding, ...]:
+        """What speaks of one pool, a component's findings included; `system` are the nodes of no pool."""
+        return ordered(t.finding for t in self.told if pool in t.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +74,17 @@ def audit_live(
     *,
     grace: float = GRACE,
     orphan_pools: frozenset[str] = frozenset(),
+    lagging: frozenset[str] = frozenset(),
 ) -> LiveAudit:
-    """The rows and findings of a cluster. Give the components with the values that their live releases have, or a
-    release that isn't upgraded yet shows as a disagreement. `grace` is in seconds; `orphan_pools` are pools that no
-    manifest holds any more: what runs there is theirs, not astray."""
+    """The rows and findings of a cluster. `joined` holds every component of the lists, those left out included: by them
+    an orphan's component is known. `grace` is in seconds; `orphan_pools` are pools that no manifest holds any more:
+    what runs there is theirs, not astray. `lagging` are the keys of components whose live release isn't the planned
+    one yet: chart and declaration aren't compared for them, reach is."""
     parts = tuple(joined)
-    failed = list(read_failures(view, live, ("nodes", "workloads", "pods")))
+    every_pool = frozenset(p.name for p in view.pools)
+    failed = tuple(Told(f, every_pool) for f in read_failures(view, live, ("nodes", "workloads", "pods")))
     if isinstance(live.nodes, Unknown) or isinstance(live.workloads, Unknown):
-        return LiveAudit((), ordered(failed))
+        return LiveAudit((), failed)
     whose = ownership(parts, live.workloads.value)
     nodes = judged_nodes(live.nodes.value, now=live.taken_at, grace=grace)
     scene = _Scene(
@@ -81,16 +94,16 @@ def audit_live(
         _landed(live.pods.value, live.workloads.value) if isinstance(live.pods, Known) else None,
         orphan_pools,
     )
-    disagreements = differences(view, whose, scene.groups)
-    found = [
+    disagreements = differences(view, whose, scene.groups, lagging=lagging)
+    found = (
         *failed,
         *_pools(view, live, grace),
-        *(d.finding for d in disagreements),
+        *(d.told for d in disagreements),
         *_reach(scene, disagreements),
-        *_leftovers(scene, disagreements),
+        *leftovers(view, whose, scene.groups, disagreements=disagreements),
         *toleration_findings(view, whose, scene.groups, disagreements=disagreements, orphan_pools=orphan_pools),
-    ]
-    return LiveAudit(_rows(scene), ordered(found))
+    )
+    return LiveAudit(_rows(scene), found)
 
 
 def _groups(nodes: tuple[NodeFacts, ...], whose: Ownership) -> tuple[Group, ...]:
@@ -113,13 +126,13 @@ def _landed(pods: Iterable[LivePod], workloads: Iterable[LiveWorkload]) -> Lande
     return {uid: frozenset(nodes) for uid, nodes in found.items()}
 
 
-def _pools(view: ClusterView, live: LiveCluster, grace: float) -> Iterator[Finding]:
+def _pools(view: ClusterView, live: LiveCluster, grace: float) -> Iterator[Told]:
     by_pool = nodes_by_pool(live.nodes.value if isinstance(live.nodes, Known) else ())
     for pool in view.pools:
         members = by_pool.get(pool.name, [])
         said = pool_finding(view, pool, standing(members, now=live.taken_at, grace=grace), len(members))
         if said:
-            yield said
+            yield Told(said, frozenset({pool.name}))
 
 
 def _rows(scene: _Scene) -> tuple[PlacementRow, ...]:
@@ -138,7 +151,7 @@ def _template_reaches(live: LiveWorkload, node: NodeFacts) -> bool:
     return allows(live.placement, node, daemon=live.kind == "DaemonSet", host_network=live.host_network)
 
 
-def _reach(scene: _Scene, disagreements: tuple[Difference, ...]) -> Iterator[Finding]:
+def _reach(scene: _Scene, disagreements: tuple[Difference, ...]) -> Iterator[Told]:
     by_workload: dict[int, list[Matched]] = defaultdict(list)
     for match in scene.whose.matched:
         by_workload[id(match.instance.workload)].append(match)
@@ -153,7 +166,7 @@ def _reach(scene: _Scene, disagreements: tuple[Difference, ...]) -> Iterator[Fin
 
 def _reach_of(
     scene: _Scene, expected: Expectation, matches: tuple[Matched, ...], explained: frozenset[str]
-) -> Iterator[Finding]:
+) -> Iterator[Told]:
     """One finding a pool, whatever the number of nodes."""
     there = [m.live for m in matches if m.live]
     missed: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -203,30 +216,32 @@ def _missed(
     expected: Expectation,
     matches: tuple[Matched, ...],
     missed: dict[tuple[str, str], list[str]],
-) -> Iterator[Finding]:
+) -> Iterator[Told]:
     what = _what(expected, matches)
     there = [m.live for m in matches if m.live]
     counts = f" (desired {sum(w.desired for w in there)}, ready {sum(w.ready for w in there)})" if there else ""
     for (place, reason), names in sorted(missed.items()):
-        yield finding(
+        found = finding(
             "StackMissesPool",
             f"pool/{view.name}/{place}",
             f"{what}{counts} must run on every node of {_place(place)} and doesn't on {listed(sorted(names))}: "
             f"{reason}.",
         )
+        yield Told(found, frozenset({place}))
 
 
 def _strayed(
     view: ClusterView, expected: Expectation, matches: tuple[Matched, ...], strayed: dict[str, list[str]]
-) -> Iterator[Finding]:
+) -> Iterator[Told]:
     for place, names in sorted(strayed.items()):
         if names:
-            yield finding(
+            found = finding(
                 "StackStrays",
                 f"pool/{view.name}/{place}",
                 f"{_what(expected, matches)} serves {listed(sorted(expected.pools))} alone and runs on "
                 f"{listed(sorted(names))} of {_place(place)}.",
             )
+            yield Told(found, frozenset({place}))
 
 
 def _what(expected: Expectation, matches: tuple[Matched, ...]) -> str:
@@ -236,28 +251,3 @@ def _what(expected: Expectation, matches: tuple[Matched, ...]) -> str:
 
 def _place(place: str) -> str:
     return "the nodes of no pool" if place == SYSTEM else f"pool {place}"
-
-
-def _leftovers(scene: _Scene, disagreements: tuple[Difference, ...]) -> Iterator[Finding]:
-    """Orphans, one a component, and DaemonSets of ours that no declaration names."""
-    renamed = {d.instead for d in disagreements if d.instead}
-    for item in scene.whose.undeclared:
-        if item.live.kind == "DaemonSet" and item.live.uid not in renamed:
-            reached = sorted({g.place for g in scene.groups if _template_reaches(item.live, g.node)})
-            yield finding(
-                "UndeclaredWorkload",
-                f"component/{scene.view.name}/{item.component.key}",
-                f"{item.component.key} runs DaemonSet {item.live.name} in {item.live.namespace}, which no declaration "
-                f"names; its template reaches {listed(reached)}.",
-            )
-    by_key: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for orphan in scene.whose.orphaned:
-        by_key[orphan.key, orphan.why].append(f"{orphan.live.kind} {orphan.live.name}")
-    for (key, why), names in by_key.items():
-        subject = f"component/{scene.view.name}/{key}"
-        yield finding(
-            "Orphan",
-            subject,
-            f"{listed(sorted(names))} of {key} still runs on cluster {scene.view.name}: {why}.",
-            fix=f"Prune it with: modelplane-dagster prune {subject}",
-        )

@@ -11,7 +11,7 @@ from modelplane_dagster.audit.expect import place_name
 from modelplane_dagster.audit.judged import GRACE, groups, judged_nodes, read_failures
 from modelplane_dagster.audit.live import LiveCluster, LiveNode, LiveQuota, LiveWorkload, cpus
 from modelplane_dagster.audit.ownership import Ownership, ownership
-from modelplane_dagster.audit.slices import Ledger, LiveSlice
+from modelplane_dagster.audit.slices import Ledger
 from modelplane_dagster.audit.tolerations import allows, listed
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import JoinedComponent
@@ -44,8 +44,8 @@ def audit_conflicts(
             found += _ports(view, whose, live.workloads.value, nodes=nodes, now=live.taken_at, grace=grace)
         if view.source == "GKE" and isinstance(live.quotas, Known):
             found += _quotas(view, whose, live.quotas.value)
-    if isinstance(live.nodes, Known) and isinstance(live.slices, Known):
-        found += double_ledger(view, live.nodes.value, live.slices.value)
+    if isinstance(live.nodes, Known) and isinstance(live.ledger, Known):
+        found += double_ledger(view, live.nodes.value, live.ledger.value)
     if isinstance(live.device_classes, Known):
         releases = {c.name: c.release for c in live.device_classes.value}
         found += _device_classes(view, parts, releases)
@@ -95,9 +95,8 @@ def second_amd_operator(view: ClusterView, joined: tuple[JoinedComponent, ...], 
             )
 
 
-def double_ledger(view: ClusterView, nodes: Iterable[LiveNode], slices: Iterable[LiveSlice]) -> Iterator[Finding]:
+def double_ledger(view: ClusterView, nodes: Iterable[LiveNode], ledger: Ledger) -> Iterator[Finding]:
     """Nodes whose devices a device plugin and a DRA driver both hand out, one finding a pool and driver."""
-    ledger = Ledger(slices)
     twice: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for driver in sorted(ledger.drivers & PLUGIN_RESOURCES.keys()):
         prefixes = PLUGIN_RESOURCES[driver]

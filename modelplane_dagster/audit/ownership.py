@@ -36,11 +36,13 @@ class Undeclared:
 @dataclass(frozen=True, slots=True)
 class Orphaned:
     """A workload of ours that the plan doesn't ask for any more; `key` is its component's, or the release's name where
-    no list holds it; `why` completes "because"."""
+    the plan was told of none such; `why` is a clause. `resource` is the custom resource that an operator still makes it
+    from, empty where the whole component is left over."""
 
     key: str
     live: LiveWorkload
     why: str
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +89,10 @@ def _whose(parts: tuple[JoinedComponent, ...], workload: LiveWorkload) -> Undecl
         if not joined.install:
             return Orphaned(component.key, workload, joined.reason)
         if resource:
-            return Orphaned(component.key, workload, f"the plan holds no {resource}")
+            return Orphaned(component.key, workload, f"the plan holds no {resource}", resource)
         return Undeclared(component, workload)
     if workload.release.startswith(OUR_RELEASES):
-        return Orphaned(workload.release, workload, f"no component list holds the release {workload.release}")
+        return Orphaned(workload.release, workload, f"the plan asks for no release {workload.release}")
     return None
 
 

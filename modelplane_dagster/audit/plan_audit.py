@@ -14,7 +14,8 @@ from modelplane_dagster.audit.cpu_room import planned_room
 from modelplane_dagster.audit.expect import Expectation, expectation, place_name
 from modelplane_dagster.audit.instances import Instance, has_resource, instances
 from modelplane_dagster.audit.planned_nodes import planned_nodes
-from modelplane_dagster.audit.tolerations import allows, keyless, listed, opening, spell
+from modelplane_dagster.audit.planned_reach import Reached, grouped, reached
+from modelplane_dagster.audit.tolerations import keyless, listed, opening, spell
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import JoinedComponent
 from modelplane_dagster.findings import Finding, finding, ordered
@@ -45,55 +46,39 @@ def audit_plan(view: ClusterView, joined: Iterable[JoinedComponent]) -> PlanAudi
     parts = tuple(joined)
     planned = instances(parts)
     nodes = planned_nodes(view, parts, planned)
-    rows = tuple(row_of(i, nodes) for i in planned)
+    there = reached(view, planned, nodes)
+    rows = tuple(
+        PlacementRow(r.instance.component.key, r.instance.workload.kind, r.instance.name, r.places()) for r in there
+    )
     found = [
-        *_reach_findings(view, planned, nodes),
+        *_reach_findings(view, there, nodes),
         *_without_resource(view, parts),
-        *_toleration_findings(view, planned, nodes),
-        *_room_findings(view, planned, nodes),
-        *conflicts(view, parts, planned, nodes),
-        *planned_room(view, parts, planned, nodes),
+        *_toleration_findings(view, there),
+        *_room_findings(view, there, nodes),
+        *conflicts(view, parts, there),
+        *planned_room(view, parts, there, nodes),
     ]
     return PlanAudit(rows, ordered(found))
 
 
-def row_of(instance: Instance, nodes: Iterable[NodeFacts]) -> PlacementRow:
-    """Where the instance may run among `nodes`, each place once, in their order."""
-    reached = (place_name(n) for n in nodes if runs(instance, n))
-    return PlacementRow(instance.component.key, instance.workload.kind, instance.name, tuple(dict.fromkeys(reached)))
-
-
-def runs(instance: Instance, node: NodeFacts) -> bool:
-    return allows(instance.placement, node, daemon=instance.daemon, host_network=instance.workload.host_network)
-
-
-def grouped(view: ClusterView, planned: Iterable[Instance]) -> Iterator[tuple[Expectation, tuple[Instance, ...]]]:
-    """Each node-level workload with its instances: an operator's daemons serve the pools together."""
-    by_workload: dict[int, list[Instance]] = {}
-    for instance in planned:
-        by_workload.setdefault(id(instance.workload), []).append(instance)
-    for members in by_workload.values():
-        expected = expectation(view, members[0].component, members[0].workload)
-        if expected is not None:
-            yield expected, tuple(members)
-
-
-def _reach_findings(view: ClusterView, planned: Iterable[Instance], nodes: tuple[NodeFacts, ...]) -> Iterator[Finding]:
-    for expected, members in grouped(view, planned):
+def _reach_findings(view: ClusterView, there: Iterable[Reached], nodes: tuple[NodeFacts, ...]) -> Iterator[Finding]:
+    for expected, members in grouped(there):
         for node in nodes:
-            there = [i for i in members if runs(i, node)]
-            if expected.must(node) and not there:
-                yield _missed(view, expected, members, node)
-            elif there and not expected.may(node):
-                yield _strayed(view, expected, there[0], node)
+            on = [m.instance for m in members if m.on(node)]
+            if expected.must(node) and not on:
+                yield _missed(view, expected, [m.instance for m in members], node)
+            elif on and not expected.may(node):
+                yield _strayed(view, expected, on[0], node)
 
 
 def _without_resource(view: ClusterView, joined: Iterable[JoinedComponent]) -> Iterator[Finding]:
     """Without a custom resource an operator makes no daemon at all; told of the driver's own daemon alone."""
     for part in joined:
         for workload in part.component.workloads if part.install else ():
+            if not workload.publishes or has_resource(part, workload):
+                continue
             expected = expectation(view, part.component, workload)
-            if expected is None or not workload.publishes or has_resource(part, workload):
+            if expected is None:
                 continue
             kind = workload.resource.kind if workload.resource else ""
             for pool in sorted(expected.pools):
@@ -105,7 +90,7 @@ def _without_resource(view: ClusterView, joined: Iterable[JoinedComponent]) -> I
                 )
 
 
-def _missed(view: ClusterView, expected: Expectation, members: tuple[Instance, ...], node: NodeFacts) -> Finding:
+def _missed(view: ClusterView, expected: Expectation, members: list[Instance], node: NodeFacts) -> Finding:
     what = f"{expected.component}: {members[0].workload.kind} {listed([i.name for i in members])}"
     # Of several instances the one that comes nearest says most: the one kept off by a taint alone.
     reasons = [why_not(i.placement, node, daemon=i.daemon, host_network=i.workload.host_network) or "" for i in members]
@@ -135,10 +120,9 @@ def _place_subject(view: ClusterView, node: NodeFacts) -> str:
     return f"pool/{view.name}/{place_name(node)}"
 
 
-def _toleration_findings(
-    view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFacts, ...]
-) -> Iterator[Finding]:
-    for instance in planned:
+def _toleration_findings(view: ClusterView, there: Iterable[Reached]) -> Iterator[Finding]:
+    for one in there:
+        instance = one.instance
         subject = f"component/{view.name}/{instance.component.key}"
         what = f"{instance.workload.kind} {instance.name}"
         everything = keyless(instance.placement)
@@ -146,7 +130,7 @@ def _toleration_findings(
             yield finding(
                 "ToleratesEverything", subject, f"{what} tolerates every taint: {spell(everything[0])} names no key."
             )
-        for toleration, pools in too_broad(view, instance, nodes).items():
+        for toleration, pools in _too_broad(one).items():
             yield finding(
                 "TolerationTooBroad",
                 subject,
@@ -154,28 +138,26 @@ def _toleration_findings(
             )
 
 
-def too_broad(view: ClusterView, instance: Instance, nodes: Iterable[NodeFacts]) -> dict[str, list[str]]:
+def _too_broad(one: Reached) -> dict[str, list[str]]:
     """By toleration, the pools that it opens to a workload that doesn't serve them."""
-    expected = expectation(view, instance.component, instance.workload)
     opened: dict[str, list[str]] = {}
-    for node in nodes:
-        if not node.pool or (expected is not None and expected.needs(node.pool)) or not runs(instance, node):
+    for node in one.nodes:
+        if not node.pool or (one.expected is not None and one.expected.needs(node.pool)):
             continue
-        for toleration in opening(instance.placement, node):
+        for toleration in opening(one.instance.placement, node):
             pools = opened.setdefault(spell(toleration), [])
             if node.pool not in pools:
                 pools.append(node.pool)
     return opened
 
 
-def _room_findings(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFacts, ...]) -> Iterator[Finding]:
+def _room_findings(view: ClusterView, there: Iterable[Reached], nodes: tuple[NodeFacts, ...]) -> Iterator[Finding]:
     """Controllers and hooks need one node. On Existing the plan doesn't know the nodes of no pool, so says nothing."""
     if view.source == "Existing":
         return
-    for instance in planned:
-        if instance.workload.reach is not None or instance.workload.kind == "DaemonSet":
-            continue
-        if any(runs(instance, n) for n in nodes):
+    for one in there:
+        instance = one.instance
+        if one.nodes or one.expected is not None or instance.daemon:
             continue
         reasons = [why_not(instance.placement, n) or "" for n in nodes if not n.pool]
         code = "HookHasNoRoom" if instance.workload.kind == "Job" else "NoRoomForControllers"

@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 from modelplane_dagster.audit.expect import SYSTEM
 from modelplane_dagster.audit.instances import Instance
+from modelplane_dagster.audit.planned_reach import runs
 from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.components.types import Grant, JoinedComponent
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.kube.objects import NodeFacts
-from modelplane_dagster.kube.scheduling import daemon_should_run
 
 STANDARD: Mapping[str, str] = MappingProxyType({"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"})
 """What every kubelet sets; Arm pools are out of scope."""
@@ -60,7 +60,4 @@ def _due(grant: Grant, node: NodeFacts, planned: tuple[Instance, ...]) -> bool:
         return False
     if not grant.by:
         return True
-    return any(
-        i.workload.name == grant.by and daemon_should_run(i.placement, node, host_network=i.workload.host_network)
-        for i in planned
-    )
+    return any(i.workload.name == grant.by and runs(i, node) for i in planned)

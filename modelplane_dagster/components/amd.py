@@ -42,7 +42,7 @@ EXPORTER_PORT = 5000
 # The chart's defaults are `latest`. The driver image before v1.0.1 publishes nothing with amdgpu 6.19.14 and newer.
 DRA_IMAGE = "docker.io/rocm/k8s-gpu-dra-driver:v1.0.1"
 EXPORTER_IMAGE = "docker.io/rocm/device-metrics-exporter:v1.5.1"
-LABELLER_IMAGE = "docker.io/rocm/k8s-device-plugin:labeller-1.25.2.8"
+LABELLER_IMAGE = "docker.io/rocm/k8s-device-plugin:labeller-1.31.0.10"
 
 DEVICE_CONFIG = CustomResource(API, "DeviceConfig", "deviceconfigs", namespaced=True)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from modelplane_dagster.cluster import ClusterView, PoolView
-from modelplane_dagster.components.nvidia import CRITICAL, TAGS
+from modelplane_dagster.components.nvidia import CRITICAL, NVIDIA_TAINT, TAGS
 from modelplane_dagster.components.pins import PINS
 from modelplane_dagster.components.placing import (
     CONTROL_PLANE,
@@ -32,6 +33,8 @@ from modelplane_dagster.drivers import NVIDIA, POOL_LABEL
 EFA_NAMESPACE = "kube-system"
 NETWORK_NAMESPACE = "network-operator"
 NIC_LABEL = {"feature.node.kubernetes.io/pci-15b3.present": "true"}
+# The operator's own mark that no driver of its is loading on the node; it sets it on every node with such a NIC.
+NO_WAIT = {"network.nvidia.com/operator.mofed.wait": "false"}
 RDMA_RESOURCE = "hca_shared_devices_a"
 
 
@@ -142,6 +145,8 @@ def _nic_policy(view: ClusterView) -> tuple[dict[str, Any], ...]:
     )
 
 
+_OPERATOR_TOLERATIONS = Knob("operator.tolerations", [MASTER, CONTROL_PLANE])
+
 NETWORK_OPERATOR = Component(
     key="network-operator",
     release="mp-network-operator",
@@ -175,21 +180,30 @@ NETWORK_OPERATOR = Component(
             name="mp-network-operator",
             node_selector=Knob("operator.nodeSelector", {}),
             affinity=Knob("operator.affinity", {}),
-            tolerations=Knob("operator.tolerations", [MASTER, CONTROL_PLANE]),
+            tolerations=_OPERATOR_TOLERATIONS,
         ),
-        hook_job("mp-network-operator-upgrade-crds", "operator", "pre-upgrade"),
+        replace(
+            hook_job("network-operator-upgrade-crd", "operator", "pre-install, pre-upgrade"),
+            tolerations=_OPERATOR_TOLERATIONS,
+            enabled="upgradeCRDs",
+        ),
         DeclaredWorkload(
             kind="DaemonSet",
             name="rdma-shared-dp-ds",
             reach=Reach("only"),
             origin="operator",
             resource=NIC_CLUSTER_POLICY,
-            node_selector=Knob(fixed=NIC_LABEL),
+            node_selector=Knob(fixed={**NIC_LABEL, **NO_WAIT}),
             affinity=Knob("nodeAffinity", form="node affinity"),
-            tolerations=Knob("tolerations", []),
+            tolerations=Knob("tolerations", [], [NVIDIA_TAINT]),
+            priority_class=CRITICAL,
+            host_network=True,
             pod_labels={"app": "rdma-shared-dp"},
         ),
     ),
-    grants=(Grant(labels=NIC_LABEL, driver=NVIDIA),),
+    grants=(
+        Grant(labels=NIC_LABEL, driver=NVIDIA),
+        Grant(labels=NO_WAIT, driver=NVIDIA, needs=NIC_LABEL),
+    ),
     crds=(NIC_CLUSTER_POLICY,),
 )

@@ -87,6 +87,11 @@ CLOUD: Mapping[str, tuple[Component, ...]] = MappingProxyType(
     }
 )
 
+# One tuple a list, the same at each call: what follows from a list is remembered by it.
+_LISTS = {(source, stack): (*own, *COMMON, *more) for source, own in CLOUD.items() for stack, more in STACKS.items()}
+ALL_KEYS = frozenset(c.key for components in _LISTS.values() for c in components)
+"""The keys of every list: one overlay serves all sources, so a key that one of them lacks isn't a mistake."""
+
 _EXTERNALS: Mapping[str, Mapping[str, str]] = MappingProxyType({"EKS": MappingProxyType({NETWORK: "EFA"})})
 
 
@@ -113,11 +118,5 @@ def components_for(
         known = ", ".join(STACKS)
         problem = finding("UnknownStack", f"stack/{stack}", f"There is no serving stack {stack}; there is {known}.")
         raise ConfigError(problem.message, findings=(problem,))
-    listed = (*CLOUD[source], *COMMON, *STACKS[stack])
-    return overlaid(listed, overlay, known=_all_keys()) if overlay else listed
-
-
-def _all_keys() -> frozenset[str]:
-    """The keys of every list: one overlay serves all sources, so a key that this source lacks isn't a mistake."""
-    every = [*CLOUD.values(), COMMON, *STACKS.values()]
-    return frozenset(c.key for components in every for c in components)
+    shipped = _LISTS[source, stack]
+    return overlaid(shipped, overlay, known=ALL_KEYS) if overlay else shipped

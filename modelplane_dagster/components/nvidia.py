@@ -73,14 +73,16 @@ def _driver_values(root: str) -> Callable[[ClusterView], Values]:
     return values
 
 
+_CONTROLLER_TOLERATIONS = [
+    tolerate(CONTROL_PLANE["key"]),
+    tolerate(MASTER["key"]),
+    {"key": "CriticalAddonsOnly", "operator": "Exists"},
+]
+
+
 def _driver_workloads() -> tuple[DeclaredWorkload, ...]:
     name = "dra-driver-nvidia-gpu"
     labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/instance": f"mp-{name}"}
-    controller = [
-        tolerate(CONTROL_PLANE["key"]),
-        tolerate(MASTER["key"]),
-        {"key": "CriticalAddonsOnly", "operator": "Exists"},
-    ]
     return (
         DeclaredWorkload(
             kind="DaemonSet",
@@ -98,7 +100,7 @@ def _driver_workloads() -> tuple[DeclaredWorkload, ...]:
             name=f"{name}-controller",
             node_selector=Knob("controller.nodeSelector", {}),
             affinity=Knob("controller.affinity", {}),
-            tolerations=Knob("controller.tolerations", controller),
+            tolerations=Knob("controller.tolerations", _CONTROLLER_TOLERATIONS),
             priority_class=CRITICAL,
             pod_labels={**labels, f"{name}-component": "controller"},
             enabled="resources.computeDomains.enabled",
@@ -168,6 +170,13 @@ class OperatorParts:
     runtime_class: str = ""
 
 
+# Without them any container names the GPUs that it wants in an environment variable, past every claim.
+TOOLKIT_ISOLATION = (
+    ("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "false"),
+    ("ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "true"),
+)
+
+
 def _operator_values(parts: OperatorParts) -> Callable[[ClusterView], Values]:
     def values(view: ClusterView) -> Values:
         made: Values = {
@@ -176,18 +185,26 @@ def _operator_values(parts: OperatorParts) -> Callable[[ClusterView], Values]:
             # The DRA driver hands out the GPUs; a device plugin beside it would hand them out twice.
             "devicePlugin": {"enabled": False},
             "driver": {"enabled": parts.driver},
-            "toolkit": {"enabled": parts.toolkit},
+            "toolkit": _toolkit(parts),
             "gdrcopy": {"enabled": False},
             "dcgm": {"enabled": parts.dcgm},
             "daemonsets": {"tolerations": driver_tolerations(view, NVIDIA)},
         }
         if parts.install_dir:
             made["hostPaths"] = {"driverInstallDir": parts.install_dir}
-            made["toolkit"]["installDir"] = parts.install_dir
         if parts.runtime_class:
             made["operator"] = {"runtimeClass": parts.runtime_class}
         return made
 
+    return values
+
+
+def _toolkit(parts: OperatorParts) -> Values:
+    if not parts.toolkit:
+        return {"enabled": False}
+    values: Values = {"enabled": True, "env": [{"name": name, "value": value} for name, value in TOOLKIT_ISOLATION]}
+    if parts.install_dir:
+        values["installDir"] = parts.install_dir
     return values
 
 

@@ -6,12 +6,13 @@ ties go to the fewest replicas of the same deployment, then the most free nodes,
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from modelplane_dagster.cluster import PoolView
+from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.cpu import MAX_DEVICES_PER_CLAIM
 from modelplane_dagster.findings import Finding, Place, finding, ordered
 from modelplane_dagster.kube.cel import SelectorEvaluationError
@@ -64,7 +65,7 @@ def place_all(fleet: Fleet, offers: Sequence[ClusterOffer]) -> tuple[Placement, 
     """Every deployment in order of namespace and name, each seeing the room that the ones before it left."""
     rooms: dict[str, Room] = {}
     placer = _Placer(offers, rooms)
-    existing = [key for key in sorted(fleet.deployments) if any(_own(o, key) for o in offers)]
+    existing = [key for key in sorted(fleet.deployments) if key in placer.running]
     # What runs already takes its room before anything new is placed.
     order = [*existing, *(key for key in sorted(fleet.deployments) if key not in set(existing))]
     done = {key: placer.place(fleet, key, fleet.deployments[key]) for key in order}
@@ -87,15 +88,17 @@ def matching_pools(fleet: Fleet, key: tuple[str, str], offers: Sequence[ClusterO
     return tuple(found)
 
 
-def _own(offer: ClusterOffer, key: tuple[str, str]) -> int:
-    return sum(1 for r in offer.replicas if (r.namespace, r.deployment) == key)
-
-
 class _Placer:
     def __init__(self, offers: Sequence[ClusterOffer], rooms: dict[str, Room]) -> None:
         self.offers = sorted(offers, key=lambda o: o.view.name)
+        self.index = {o.view.name: i for i, o in enumerate(self.offers)}
+        self.views = {o.view.name: o.view for o in self.offers}
         self.rooms = rooms
         self.free: dict[str, int] = {}
+        self.running: dict[tuple[str, str], list[ClusterOffer]] = {}
+        for offer in self.offers:
+            for replica in offer.replicas:
+                self.running.setdefault((replica.namespace, replica.deployment), []).append(offer)
 
     def room(self, offer: ClusterOffer) -> Room:
         name = offer.view.name
@@ -108,31 +111,31 @@ class _Placer:
         search = _Search(fleet, key, deployment)
         replicas: list[ReplicaPlacement] = []
         own: Counter[str] = Counter()
-        for offer in self.offers:
-            for _ in range(min(_own(offer, key), deployment.spec.replicas - len(replicas))):
-                if not _tolerated(deployment, offer, "NoExecute"):
-                    break
+        for offer in self.running.get(key, ()):
+            if len(replicas) < deployment.spec.replicas and _tolerated(deployment, offer, "NoExecute"):
                 kept = search.fit(offer, self.room(offer))
                 if kept is not None:
                     own[offer.view.name] += 1
                     replicas.append(self._settle(offer, kept))
-        candidates = [o for o in self.offers if search.admits(o)]
-        fits: dict[str, tuple[ReplicaPlacement, Room] | None] = {}
-        while len(replicas) < deployment.spec.replicas:
-            for offer in candidates:
-                if offer.view.name not in fits:
-                    fits[offer.view.name] = search.fit(offer, self.room(offer))
-            open_ = [o for o in candidates if fits[o.view.name] is not None]
-            if not open_:
-                break
-            best = min(open_, key=lambda o: (own[o.view.name], -self.free[o.view.name], o.view.name))
-            name = best.view.name
-            chosen = fits.pop(name)
+        # A cluster's rank changes only when it is given a replica, so the heap holds the order of the rest.
+        queue = [self._rank(o, own) for o in self.offers if search.admits(o)]
+        heapq.heapify(queue)
+        while queue and len(replicas) < deployment.spec.replicas:
+            *_, index = heapq.heappop(queue)
+            best = self.offers[index]
+            chosen = search.fit(best, self.room(best))
             if chosen is None:
-                break
-            own[name] += 1
+                continue
+            own[best.view.name] += 1
             replicas.append(self._settle(best, chosen))
-        return search.result(tuple(sorted(replicas, key=lambda r: r.cluster)), self.offers)
+            heapq.heappush(queue, self._rank(best, own))
+        return search.result(tuple(sorted(replicas, key=lambda r: r.cluster)), self.offers, self.views)
+
+    def _rank(self, offer: ClusterOffer, own: Counter[str]) -> tuple[int, int, int]:
+        """Fewest own replicas, most free nodes, name; the offers stand in order of their names."""
+        self.room(offer)
+        name = offer.view.name
+        return own[name], -self.free[name], self.index[name]
 
     def _settle(self, offer: ClusterOffer, fit: tuple[ReplicaPlacement, Room]) -> ReplicaPlacement:
         replica, room = fit
@@ -151,6 +154,8 @@ def _size(offer: ClusterOffer, pool: PoolView) -> int:
 
 def _tolerated(deployment: ModelDeployment, offer: ClusterOffer, *effects: str) -> bool:
     """The cluster's own taints against the deployment's tolerations: NoSchedule keeps new replicas away, NoExecute drains."""
+    if not offer.view.taints:
+        return True
     rows = deployment.spec.template.spec.tolerations
     tolerations = tuple(Toleration(t.key or "", t.operator, t.value or "", t.effect or "") for t in rows)
     return not untolerated(tolerations, offer.view.taints, effects or ("NoSchedule", "NoExecute"))
@@ -166,12 +171,13 @@ class _Search:
         self.subject = f"deployment/{self.namespace}/{self.name}"
         self.refusals: dict[str, Finding] = {}
         self._admits: dict[tuple[str, str], dict[tuple[str, str], bool]] = {}
+        self._matches: dict[tuple[str, str, str, str | None], Match | None] = {}
         self.selected = 0
         self.matched = 0
 
     def selects(self, offer: ClusterOffer) -> bool:
         wanted = self.deployment.spec.template.spec.cluster_selector.match_labels
-        return all(offer.view.labels.get(k) == v for k, v in wanted.items())
+        return not wanted or all(offer.view.labels.get(k) == v for k, v in wanted.items())
 
     def matches(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> bool:
         return self._match(engine, member, pool, offer) is not None
@@ -184,6 +190,8 @@ class _Search:
 
     def fit(self, offer: ClusterOffer, room: Room) -> tuple[ReplicaPlacement, Room] | None:
         """The replica on this cluster with the room it leaves; None where it doesn't fit."""
+        if not self._could(offer):
+            return None
         trial = room.copy()
         engines = []
         for engine in self.deployment.spec.template.spec.engines:
@@ -192,6 +200,15 @@ class _Search:
                 return None
             engines.append(placed)
         return ReplicaPlacement(offer.view.name, tuple(engines)), trial
+
+    def _could(self, offer: ClusterOffer) -> bool:
+        """Every member that asks for devices has a pool that matches, room left aside."""
+        return all(
+            any(self._match(engine, member, pool, offer) is not None for pool in offer.view.pools)
+            for engine in self.deployment.spec.template.spec.engines
+            for member in engine.members
+            if member.node_selector is not None
+        )
 
     def _engine(self, engine: Engine, offer: ClusterOffer, room: Room) -> EnginePlacement | None:
         """One pool for the whole engine where one has room for it; else members on pools of their own."""
@@ -230,9 +247,16 @@ class _Search:
         return True
 
     def _match(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> Match | None:
+        """By class: pools of one class are alike in what they match."""
         if member.node_selector is None:
             return None
-        requests = member.node_selector.devices
+        key = (engine.name, member.role, pool.class_name, offer.view.cpu_mode)
+        if key not in self._matches:
+            self._matches[key] = self._match_class(engine, member, pool, offer)
+        return self._matches[key]
+
+    def _match_class(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> Match | None:
+        requests = member.node_selector.devices if member.node_selector else ()
         match = match_pool(requests, pool, self._judged(engine, member, requests, pool))
         if match is None:
             return None
@@ -288,19 +312,21 @@ class _Search:
             "ModelDeployment", self.name, ("spec", "template", "spec", "engines"), namespace=self.namespace
         )
 
-    def result(self, replicas: tuple[ReplicaPlacement, ...], offers: Iterable[ClusterOffer]) -> Placement:
+    def result(
+        self, replicas: tuple[ReplicaPlacement, ...], offers: Sequence[ClusterOffer], views: Mapping[str, ClusterView]
+    ) -> Placement:
         wanted = self.deployment.spec.replicas
-        notes = image_findings(self.subject, self.deployment, replicas, {o.view.name: o.view for o in offers})
+        notes = image_findings(self.subject, self.deployment, replicas, views)
         if len(replicas) == wanted:
             return Placement(self.namespace, self.name, "placed", replicas, ordered(notes))
         if self.refusals and not self.matched:
             return Placement(self.namespace, self.name, "refused", replicas, ordered([*self.refusals.values(), *notes]))
-        why = self._why(len(replicas), list(offers))
+        why = self._why(len(replicas), offers)
         return Placement(
             self.namespace, self.name, "unplaced", replicas, ordered([*self.refusals.values(), why, *notes])
         )
 
-    def _why(self, placed: int, offers: list[ClusterOffer]) -> Finding:
+    def _why(self, placed: int, offers: Sequence[ClusterOffer]) -> Finding:
         wanted = self.deployment.spec.replicas
         told = f"{placed} of {wanted} replicas of {self.name} are placed"
         labels = self.deployment.spec.template.spec.cluster_selector.match_labels

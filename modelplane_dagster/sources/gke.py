@@ -136,6 +136,14 @@ def check_pool(view: ClusterView, pool: PoolView) -> tuple[Finding, ...]:
                 " the pool's nodes run NVIDIA's driver.",
             ),
         )
+    if len(pool.zones) > 1 and not pool.autoscaled and seed(pool) % len(pool.zones):
+        found += (
+            finding(
+                "CountNotSpread",
+                subject(view, pool),
+                f"Pool {pool.name} asks for {seed(pool)} nodes in {len(pool.zones)} zones, and GKE counts nodes for each zone.",
+            ),
+        )
     return found
 
 

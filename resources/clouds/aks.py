@@ -8,11 +8,8 @@ process began. A failed pool is put again, which is how Azure retries.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import yaml
 
@@ -22,11 +19,11 @@ from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.aks import resource_group, short_name
 from modelplane_dagster.sources.record import POOL_TAG, SYSTEM_POOL
 from resources.clouds import drift
+from resources.clouds.aks_api import AksApi, code_and_text
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 GROUPS_API = "2024-03-01"
 SKUS_API = "2021-07-01"
-LAB_SUBSCRIPTION = "lab"
 
 _CLUSTER_STATES: dict[str, ClusterState] = {
     "Creating": "creating",
@@ -42,33 +39,6 @@ _POOL_STATES: dict[str, PoolState] = {
     "Failed": "degraded",
     "Canceled": "degraded",
 }
-_CODES: dict[str, type[errors.CloudError]] = {
-    "AllocationFailed": errors.CloudCapacityError,
-    "ZonalAllocationFailed": errors.CloudCapacityError,
-    "OverconstrainedAllocationRequest": errors.CloudCapacityError,
-    "OverconstrainedZonalAllocationRequest": errors.CloudCapacityError,
-    "SkuNotAvailable": errors.CloudCapacityError,
-    "ErrCode_InsufficientVCPUQuota": errors.CloudQuotaError,
-    "InsufficientVCPUQuota": errors.CloudQuotaError,
-    "QuotaExceeded": errors.CloudQuotaError,
-    "OperationNotAllowed": errors.CloudBusyError,
-    "EtagMismatch": errors.CloudBusyError,
-    "PreconditionFailed": errors.CloudBusyError,
-    "TooManyRequests": errors.CloudRetryableError,
-    "AuthorizationFailed": errors.CloudCredentialsError,
-    "AuthenticationFailed": errors.CloudCredentialsError,
-    "InvalidAuthenticationToken": errors.CloudCredentialsError,
-    "SubscriptionNotFound": errors.CloudCredentialsError,
-    "SubscriptionNotRegistered": errors.CloudCredentialsError,
-}
-_STATUSES: dict[int, type[errors.CloudError]] = {
-    401: errors.CloudCredentialsError,
-    403: errors.CloudCredentialsError,
-    404: drift.AbsentError,
-    409: errors.CloudBusyError,
-    412: errors.CloudBusyError,
-    429: errors.CloudRetryableError,
-}
 
 
 class AksCloud:
@@ -80,30 +50,8 @@ class AksCloud:
     def __init__(
         self, *, endpoint: str | None = None, account: str | None = None, secrets: Mapping[str, str] | None = None
     ) -> None:
-        from azure.core import exceptions  # noqa: PLC0415 - an SDK is imported where it is used
-        from azure.core.pipeline.policies import SansIOHTTPPolicy  # noqa: PLC0415 - as above
-        from azure.core.rest import HttpRequest  # noqa: PLC0415 - as above
-        from azure.mgmt.containerservice import ContainerServiceClient, models  # noqa: PLC0415 - as above
-
-        self._errors, self._request, self._models = exceptions, HttpRequest, models
-        given = _secret(secrets)
-        fallback = LAB_SUBSCRIPTION if endpoint else os.environ.get("AZURE_SUBSCRIPTION_ID", "")
-        self._subscription = account or given.get("subscriptionId") or fallback
-        if not self._subscription:
-            raise errors.CloudCredentialsError("Azure's credentials name no subscription, and the fleet gives none.")
-        # A simulated cloud speaks plain HTTP, over which the SDK refuses to send a token.
-        options: dict[str, Any] = {"authentication_policy": SansIOHTTPPolicy()} if endpoint else {}
-        self._client = ContainerServiceClient(
-            _LabCredential() if endpoint else _credential(given),
-            self._subscription,
-            base_url=endpoint.rstrip("/") if endpoint else None,
-            retry_total=drift.ATTEMPTS - 1,
-            retry_backoff_factor=0.2,
-            connection_timeout=drift.CONNECT_SECONDS,
-            read_timeout=drift.READ_SECONDS,
-            **options,
-        )
-        self._operations: dict[tuple[str, str], str] = {}
+        self._api = AksApi(endpoint=endpoint, account=account, secrets=secrets)
+        self._client, self._subscription = self._api.client, self._api.subscription
 
     # Reading
 
@@ -131,7 +79,7 @@ class AksCloud:
         cluster = self._cluster(ref)
         if cluster is None or cluster["properties"].get("provisioningState") == "Creating":
             raise errors.NotReadyError(f"The API of cluster {ref.name} has no endpoint yet.")
-        with self._asking(f"give the kubeconfig of cluster {ref.name}"):
+        with self._api.asking(f"give the kubeconfig of cluster {ref.name}"):
             answer = self._client.managed_clusters.list_cluster_user_credentials(
                 resource_group(ref.name), ref.name, format="exec"
             )
@@ -148,7 +96,7 @@ class AksCloud:
         url = f"/subscriptions/{self._subscription}/providers/Microsoft.Compute/skus"
         found: dict[str, InstanceType] = {}
         while url:
-            page = self._arm("GET", url, query, f"list sizes of {ref.location}")
+            page = self._api.arm("GET", url, query, f"list sizes of {ref.location}")
             for item in page.get("value", []):
                 if item["name"] in names and item.get("resourceType") == "virtualMachines" and not _restricted(item):
                     found[item["name"]] = _instance_type(item)
@@ -157,7 +105,7 @@ class AksCloud:
         return found
 
     def versions(self, ref: ClusterRef) -> tuple[str, ...]:
-        with self._asking(f"list versions in {ref.location}"):
+        with self._api.asking(f"list versions in {ref.location}"):
             answer = self._client.managed_clusters.list_kubernetes_versions(ref.location)
         found = {
             version
@@ -177,7 +125,7 @@ class AksCloud:
             self._put_new(
                 f"create cluster {ref.name}",
                 lambda kw: self._client.managed_clusters.begin_create_or_update(
-                    resource_group(ref.name), ref.name, self._models.ManagedCluster(request), **kw
+                    resource_group(ref.name), ref.name, self._api.models.ManagedCluster(request), **kw
                 ),
                 (ref.name, ""),
             )
@@ -187,13 +135,15 @@ class AksCloud:
         drift.demand_ours(f"Cluster {ref.name}", ours=drift.is_ours(cluster.get("tags"), ref))
         state = _CLUSTER_STATES.get(cluster["properties"].get("provisioningState", ""), "updating")
         if state == "failed":
-            self._raise_error(f"create cluster {ref.name}", self._why(cluster, (ref.name, "")))
+            self._api.raise_error(f"create cluster {ref.name}", self._why(cluster, (ref.name, "")))
         if state in ("creating", "deleting"):
             return Progress("pending", f"cluster {ref.name}, which is {state}")
         system = dict(request["properties"]["agentPoolProfiles"][0])
         return self.ensure_pool(ref, system.pop("name"), {"properties": system})
 
     def ensure_pool(self, ref: ClusterRef, name: str, request: Mapping[str, Any]) -> Progress:
+        # The caller may know the pool by its short name; people know it by the true one.
+        name = request["properties"]["tags"].get(POOL_TAG, name)
         what = f"pool {name} of cluster {ref.name}"
         raw = self._raw_pool(ref, name)
         if raw is None:
@@ -202,12 +152,10 @@ class AksCloud:
                 f"create {what}", lambda kw: self._begin_put(ref, name, dict(request), **kw), (ref.name, name)
             )
             made = self._raw_pool(ref, name)
-            drift.demand_ours(
-                what.capitalize(), ours=made is None or drift.is_ours(made["properties"].get("tags"), ref)
-            )
+            drift.demand_ours(what, ours=made is None or drift.is_ours(made["properties"].get("tags"), ref))
             return Progress("pending", f"{what} to be created", changed=True)
         properties = raw["properties"]
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(properties.get("tags"), ref))
+        drift.demand_ours(what, ours=drift.is_ours(properties.get("tags"), ref))
         state = properties.get("provisioningState", "")
         failed = _POOL_STATES.get(state) == "degraded"
         if state != "Succeeded" and not failed:
@@ -218,7 +166,7 @@ class AksCloud:
         why = self._why(raw, (ref.name, name))
         self._put(ref, name, merged or properties, f"update {what}")
         if failed:
-            self._raise_error(f"make {what}", why)
+            self._api.raise_error(f"make {what}", why)
         return Progress("pending", f"{what} to be updated", changed=True)
 
     def delete_pool(self, ref: ClusterRef, name: str) -> Progress:
@@ -226,10 +174,10 @@ class AksCloud:
         if raw is None:
             return Progress("ready")
         what = f"pool {name} of cluster {ref.name}"
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(raw["properties"].get("tags"), ref))
+        drift.demand_ours(what, ours=drift.is_ours(raw["properties"].get("tags"), ref))
         if raw["properties"].get("provisioningState") == "Deleting":
             return Progress("pending", f"{what} to go")
-        with self._asking(f"delete {what}"):
+        with self._api.asking(f"delete {what}"):
             self._client.agent_pools.begin_delete(resource_group(ref.name), ref.name, raw["name"], polling=False)
         return Progress("pending", f"{what} to go", changed=True)
 
@@ -241,7 +189,7 @@ class AksCloud:
         drift.demand_ours(f"Cluster {ref.name}", ours=drift.is_ours(cluster.get("tags"), ref))
         if cluster["properties"].get("provisioningState") == "Deleting":
             return Progress("pending", f"cluster {ref.name} to go")
-        with self._asking(f"delete cluster {ref.name}"):
+        with self._api.asking(f"delete cluster {ref.name}"):
             self._client.managed_clusters.begin_delete(resource_group(ref.name), ref.name, polling=False)
         return Progress("pending", f"cluster {ref.name} to go", changed=True)
 
@@ -249,10 +197,10 @@ class AksCloud:
         name = resource_group(ref.name)
         url, query = f"/subscriptions/{self._subscription}/resourcegroups/{name}", {"api-version": GROUPS_API}
         try:
-            group = self._arm("GET", url, query, f"describe resource group {name}")
+            group = self._api.arm("GET", url, query, f"describe resource group {name}")
         except drift.AbsentError:
             body = {"location": request["location"], "tags": request["tags"]}
-            self._arm("PUT", url, query, f"create resource group {name}", body)
+            self._api.arm("PUT", url, query, f"create resource group {name}", body)
             return
         drift.demand_ours(f"Resource group {name}", ours=drift.is_ours(group.get("tags"), ref))
 
@@ -262,12 +210,12 @@ class AksCloud:
         from azure.core import MatchConditions  # noqa: PLC0415 - an SDK is imported where it is used
 
         try:
-            with self._asking(what):
+            with self._api.asking(what):
                 put(
                     {
                         "match_condition": MatchConditions.IfMissing,
                         "polling": False,
-                        "raw_response_hook": self._keep(key),
+                        "raw_response_hook": self._api.keep(key),
                     }
                 )
         except drift.LostReplyError:
@@ -283,30 +231,30 @@ class AksCloud:
         etag = properties.get("eTag")
         guard = {"etag": etag, "match_condition": MatchConditions.IfNotModified} if etag else {}
         body = {"properties": {k: v for k, v in properties.items() if k not in _READ_ONLY}}
-        with self._asking(what):
-            self._begin_put(ref, name, body, polling=False, raw_response_hook=self._keep((ref.name, name)), **guard)
+        with self._api.asking(what):
+            self._begin_put(ref, name, body, polling=False, raw_response_hook=self._api.keep((ref.name, name)), **guard)
 
     def _begin_put(self, ref: ClusterRef, name: str, body: dict[str, Any], **options: Any) -> object:  # noqa: ANN401 - the SDK's own keywords
         return self._client.agent_pools.begin_create_or_update(
-            resource_group(ref.name), ref.name, short_name(name), self._models.AgentPool(body), **options
+            resource_group(ref.name), ref.name, short_name(name), self._api.models.AgentPool(body), **options
         )
 
     # What AKS tells
 
     def _cluster(self, ref: ClusterRef) -> dict[str, Any] | None:
         try:
-            with self._asking(f"describe cluster {ref.name}"):
+            with self._api.asking(f"describe cluster {ref.name}"):
                 return self._client.managed_clusters.get(resource_group(ref.name), ref.name).as_dict()
         except drift.AbsentError:
             return None
 
     def _pools(self, ref: ClusterRef) -> list[dict[str, Any]]:
-        with self._asking(f"list the pools of cluster {ref.name}"):
+        with self._api.asking(f"list the pools of cluster {ref.name}"):
             return [pool.as_dict() for pool in self._client.agent_pools.list(resource_group(ref.name), ref.name)]
 
     def _raw_pool(self, ref: ClusterRef, name: str) -> dict[str, Any] | None:
         try:
-            with self._asking(f"describe pool {name} of cluster {ref.name}"):
+            with self._api.asking(f"describe pool {name} of cluster {ref.name}"):
                 return self._client.agent_pools.get(resource_group(ref.name), ref.name, short_name(name)).as_dict()
         except drift.AbsentError:
             return None
@@ -340,7 +288,7 @@ class AksCloud:
 
     def _machines(self, ref: ClusterRef, pool: str) -> int:
         """How many machines of the pool were made; AKS tells no count of nodes beside it."""
-        with self._asking(f"list the machines of pool {pool} of cluster {ref.name}"):
+        with self._api.asking(f"list the machines of pool {pool} of cluster {ref.name}"):
             found = [m.as_dict() for m in self._client.machines.list(resource_group(ref.name), ref.name, pool)]
         return sum(1 for m in found if (m.get("properties") or {}).get("provisioningState") == "Succeeded")
 
@@ -348,89 +296,15 @@ class AksCloud:
         """The code and text of the last failure: the resource's own word, or that of the operation begun here. A failed
         operation answers 200 with a body that says so."""
         told = _error_of(thing)
-        if told[0] or key not in self._operations:
+        if told[0] or key not in self._api.operations:
             return told
-        answer = self._arm("GET", self._operations[key], {}, "tell how its last operation ended")
-        return _code_and_text(answer.get("error") or {})
-
-    # Asking
-
-    def _keep(self, key: tuple[str, str]) -> Callable[[Any], None]:
-        """Remembers the operation's address, for the error that it ends with."""
-
-        def hook(response: Any) -> None:  # noqa: ANN401 - a response of the lazy SDK
-            url = response.http_response.headers.get("Azure-AsyncOperation")
-            if url:
-                self._operations[key] = url
-
-        return hook
-
-    def _arm(self, method: str, url: str, query: dict[str, str], what: str, body: object = None) -> dict[str, Any]:
-        """A plain Resource Manager request, for what this SDK has no methods for."""
-        request = self._request(method, url, params=query, json=body)
-        with self._asking(what):
-            response = self._client.send_request(request)
-            response.raise_for_status()
-            return response.json()
-
-    @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
-        known = self._errors
-        try:
-            yield
-        except known.ClientAuthenticationError as error:
-            raise errors.CloudCredentialsError(f"Azure can't {what}: {error.message}", code="401") from error
-        except known.DecodeError as error:
-            # The reply broke off, or isn't what the SDK can read: what it stood for may have happened.
-            raise drift.LostReplyError(f"Azure's answer to {what} can't be read: {error}") from error
-        except known.HttpResponseError as error:
-            code, text = _http_error(error)
-            kind = _CODES.get(code) or _STATUSES.get(error.status_code or 0) or _fallback(error.status_code or 0)
-            raise kind(f"Azure didn't {what}: {text} ({code or error.status_code})", code=code) from error
-        except (known.ServiceRequestError, known.ServiceResponseError) as error:
-            raise drift.LostReplyError(f"Azure couldn't be reached to {what}: {error}") from error
-        except known.AzureError as error:
-            raise errors.CloudRetryableError(f"Azure couldn't {what}: {error}") from error
-
-    def _raise_error(self, what: str, why: tuple[str, str]) -> NoReturn:
-        code, text = why
-        kind = _CODES.get(code, errors.CloudInvalidError if code else errors.CloudRetryableError)
-        raise kind(f"Azure couldn't {what}: {text or 'it gives no reason'}", code=code)
+        answer = self._api.arm("GET", self._api.operations[key], {}, "tell how its last operation ended")
+        return code_and_text(answer.get("error") or {})
 
 
 _READ_ONLY = frozenset(
     {"eTag", "provisioningState", "status", "currentOrchestratorVersion", "nodeImageVersion", "powerState"}
 )
-
-
-class _LabCredential:
-    """For simulated clouds, which ask for no token; the SDK's constructor wants an object."""
-
-    def get_token(self, *scopes: str, **options: object) -> NoReturn:
-        del scopes, options
-        raise errors.CloudCredentialsError("A simulated cloud takes no token.")
-
-
-def _credential(given: Mapping[str, str]) -> Any:  # noqa: ANN401 - a class of the lazy SDK
-    from azure.identity import ClientSecretCredential, DefaultAzureCredential  # noqa: PLC0415 - imported where it is used
-
-    if not given:
-        return DefaultAzureCredential()
-    return ClientSecretCredential(given["tenantId"], given["clientId"], given["clientSecret"])
-
-
-def _secret(secrets: Mapping[str, str] | None) -> dict[str, str]:
-    """The secret's JSON; empty for the default chain."""
-    if secrets is None:
-        return {}
-    try:
-        given = json.loads(next(iter(secrets.values()), ""))
-        return {k: str(given[k]) for k in ("clientId", "clientSecret", "tenantId", "subscriptionId")}
-    except (ValueError, KeyError, TypeError):
-        # Neither chained nor quoted: the parser's error may repeat a part of the secret.
-        raise errors.CloudCredentialsError(
-            "Azure's secret must hold JSON with clientId, clientSecret, tenantId and subscriptionId."
-        ) from None
 
 
 def _merged(have: Mapping[str, Any], want: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -469,28 +343,7 @@ def _taint(text: str) -> Taint:
 
 def _error_of(thing: Mapping[str, Any]) -> tuple[str, str]:
     status = thing["properties"].get("status") or {}
-    return _code_and_text(status.get("provisioningError") or {})
-
-
-def _code_and_text(error: Mapping[str, Any]) -> tuple[str, str]:
-    """The innermost code that we know, since Azure wraps one error in another; else the outermost."""
-    found = (str(error.get("code") or ""), str(error.get("message") or ""))
-    inner = [_code_and_text(e) for e in error.get("details") or ()]
-    return next((e for e in inner if e[0] in _CODES), found)
-
-
-def _http_error(error: Any) -> tuple[str, str]:  # noqa: ANN401 - an error of the lazy SDK
-    """The body's code and text. `raise_for_status` leaves the body unread by the SDK, so it is parsed here."""
-    if error.error is not None and error.error.code:
-        return error.error.code, error.error.message or ""
-    try:
-        return _code_and_text(json.loads(error.response.text())["error"])
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return "", str(error.message)
-
-
-def _fallback(status: int) -> type[errors.CloudError]:
-    return errors.CloudRetryableError if status >= 500 else errors.CloudInvalidError
+    return code_and_text(status.get("provisioningError") or {})
 
 
 def _restricted(item: Mapping[str, Any]) -> bool:

@@ -321,10 +321,11 @@ class CivoCloud:
                 raise
 
     def _delete(self, ref: ClusterRef, path: str, what: str) -> Progress:
+        """One that went away meanwhile is pending too: the next pass sees what is left."""
         try:
             self._api.call("DELETE", path, params={"region": ref.location})
         except NotThereError:
-            return Progress("ready")
+            return Progress("pending", what)
         return Progress("pending", what, changed=True)
 
 

@@ -45,8 +45,11 @@ def is_ours(tags: Mapping[str, str] | None, ref: ClusterRef) -> bool:
 
 
 def demand_ours(what: str, *, ours: bool) -> None:
+    """`what` begins the sentence of the CloudNameTakenError, such as "cluster demo"."""
     if not ours:
-        raise CloudNameTakenError(f"{what} exists and doesn't carry our ownership mark, so it isn't touched.")
+        raise CloudNameTakenError(
+            f"{what[0].upper()}{what[1:]} exists and doesn't carry our ownership mark, so it isn't touched."
+        )
 
 
 def demand_account(ref: ClusterRef, account: str) -> None:

@@ -1,29 +1,21 @@
-"""EKS through boto3.
+"""EKS through boto3. `eks_api` says what the account must hold and how errors are told apart.
 
-What the account must hold, once, for our clusters: the roles `modelplane-eks-cluster` and `modelplane-eks-node`, and
-subnets in at least two zones tagged `modelplane-cluster` with the cluster's name or `shared`; for EFA also a security
-group with that tag and `modelplane-use=efa` that lets its own members talk. What is missing is named in a
-CloudInvalidError. EKS's own autoscaling group tells how many machines stand behind a group that failed.
+The autoscaling group of a node group that failed tells how many machines stand behind it.
 """
 
 from __future__ import annotations
 
 import base64
-import configparser
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 from modelplane_dagster import errors
 from modelplane_dagster.kube.objects import Taint
-from modelplane_dagster.sources.record import CLUSTER_TAG, POOL_TAG, SYSTEM_POOL
+from modelplane_dagster.sources.record import POOL_TAG, SYSTEM_POOL
 from resources.clouds import drift
+from resources.clouds.eks_api import CLUSTER_ROLE, EksApi
 from resources.clouds.kubeconfig import LAB_USER, exec_user, kubeconfig
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
-
-CLUSTER_ROLE = "modelplane-eks-cluster"
-NODE_ROLE = "modelplane-eks-node"
-SHARED = "shared"
 
 _CLUSTER_STATES: dict[str, ClusterState] = {
     "CREATING": "creating",
@@ -44,33 +36,6 @@ _POOL_STATES: dict[str, PoolState] = {
 }
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 
-_BY_CODE: dict[str, type[errors.CloudError]] = {
-    "ResourceInUseException": errors.CloudBusyError,
-    "ThrottlingException": errors.CloudRetryableError,
-    "Throttling": errors.CloudRetryableError,
-    "TooManyRequestsException": errors.CloudRetryableError,
-    "RequestLimitExceeded": errors.CloudRetryableError,
-    "ServerException": errors.CloudRetryableError,
-    "ServiceUnavailableException": errors.CloudRetryableError,
-    "InternalError": errors.CloudRetryableError,
-    "ResourceLimitExceededException": errors.CloudQuotaError,
-    "InstanceLimitExceeded": errors.CloudQuotaError,
-    "VcpuLimitExceeded": errors.CloudQuotaError,
-    "InsufficientInstanceCapacity": errors.CloudCapacityError,
-    "UnsupportedAvailabilityZoneException": errors.CloudCapacityError,
-    "InsufficientFreeAddresses": errors.CloudQuotaError,
-    "AccessDenied": errors.CloudCredentialsError,
-    "AccessDeniedException": errors.CloudCredentialsError,
-    "UnauthorizedOperation": errors.CloudCredentialsError,
-    "UnrecognizedClientException": errors.CloudCredentialsError,
-    "InvalidClientTokenId": errors.CloudCredentialsError,
-    "AuthFailure": errors.CloudCredentialsError,
-    "ExpiredToken": errors.CloudCredentialsError,
-    "ExpiredTokenException": errors.CloudCredentialsError,
-}
-# The issue code AsgInstanceLaunchFailures says that EC2 refused; EC2's own code stands in the message.
-_INSIDE = ("InsufficientInstanceCapacity", "VcpuLimitExceeded", "InstanceLimitExceeded")
-
 
 class EksCloud:
     """The cloud seam for EKS. `secrets["credentials"]` is an AWS credentials file's text, its profile `default`."""
@@ -80,30 +45,16 @@ class EksCloud:
     def __init__(
         self, *, endpoint: str | None = None, account: str | None = None, secrets: Mapping[str, str] | None = None
     ) -> None:
-        import boto3  # noqa: PLC0415 - an SDK is imported where it is used
-        from botocore import UNSIGNED, exceptions  # noqa: PLC0415 - as above
-        from botocore.config import Config  # noqa: PLC0415 - as above
-
-        self._endpoint = endpoint.rstrip("/") if endpoint else None
         del account  # Credentials lead to one AWS account; `whoami` says which.
+        self._api = EksApi(endpoint=endpoint, secrets=secrets)
         self._account = ""
-        self._keys = _keys(secrets)
-        self._session = boto3.Session(**self._keys)
-        self._config = Config(
-            retries={"mode": "standard", "total_max_attempts": drift.ATTEMPTS},
-            connect_timeout=drift.CONNECT_SECONDS,
-            read_timeout=drift.READ_SECONDS,
-            **({"signature_version": UNSIGNED} if endpoint else {}),
-        )
-        self._errors = exceptions
-        self._clients: dict[tuple[str, str], Any] = {}
 
     # Reading
 
     def whoami(self) -> str:
         if not self._account:
-            with self._asking("say whose credentials these are"):
-                self._account = self._client("sts", "us-east-1").get_caller_identity()["Account"]
+            with self._api.asking("say whose credentials these are"):
+                self._account = self._api.client("sts", "us-east-1").get_caller_identity()["Account"]
         return self._account
 
     def observe(self, ref: ClusterRef) -> CloudCluster | None:
@@ -127,16 +78,16 @@ class EksCloud:
         if cluster is None or not cluster.get("endpoint"):
             raise errors.NotReadyError(f"The API of cluster {ref.name} has no endpoint yet.")
         ca_pem = base64.b64decode(cluster.get("certificateAuthority", {}).get("data", "")).decode()
-        env = {f"AWS_{k.removeprefix('aws_').upper()}": v for k, v in self._keys.items()}
-        user = LAB_USER if self._endpoint else exec_user("eks", ref.name, ref.location, env=env)
+        env = {f"AWS_{k.removeprefix('aws_').upper()}": v for k, v in self._api.keys.items()}
+        user = LAB_USER if self._api.simulated else exec_user("eks", ref.name, ref.location, env=env)
         return kubeconfig(ref.name, cluster["endpoint"], user, ca_pem=ca_pem)
 
     def instance_types(self, ref: ClusterRef, names: tuple[str, ...]) -> Mapping[str, InstanceType]:
         if not names:
             return {}
         found: dict[str, InstanceType] = {}
-        with self._asking(f"describe instance types in {ref.location}"):
-            pages = self._client("ec2", ref.location).get_paginator("describe_instance_types")
+        with self._api.asking(f"describe instance types in {ref.location}"):
+            pages = self._api.client("ec2", ref.location).get_paginator("describe_instance_types")
             # A filter, since naming an unknown type fails the whole call.
             for page in pages.paginate(Filters=[{"Name": "instance-type", "Values": list(names)}]):
                 for item in page["InstanceTypes"]:
@@ -144,8 +95,8 @@ class EksCloud:
         return found
 
     def versions(self, ref: ClusterRef) -> tuple[str, ...]:
-        with self._asking(f"list versions in {ref.location}"):
-            pages = self._client("eks", ref.location).get_paginator("describe_cluster_versions")
+        with self._api.asking(f"list versions in {ref.location}"):
+            pages = self._api.client("eks", ref.location).get_paginator("describe_cluster_versions")
             found = [
                 v["clusterVersion"]
                 for page in pages.paginate(versionStatus="STANDARD_SUPPORT")
@@ -161,16 +112,16 @@ class EksCloud:
         cluster = self._cluster(ref)
         if cluster is None:
             drift.demand_account(ref, self.whoami())
-            body["roleArn"] = self._role(ref, CLUSTER_ROLE)
-            body["resourcesVpcConfig"] = {**body["resourcesVpcConfig"], "subnetIds": self._subnets(ref, ())}
-            self._create(f"create cluster {ref.name}", lambda: self._eks(ref).create_cluster(**body))
+            body["roleArn"] = self._api.role(ref, CLUSTER_ROLE)
+            body["resourcesVpcConfig"] = {**body["resourcesVpcConfig"], "subnetIds": self._api.subnets(ref, ())}
+            self._api.create(f"create cluster {ref.name}", lambda: self._api.eks(ref).create_cluster(**body))
             cluster = self._cluster(ref)
             drift.demand_ours(f"Cluster {ref.name}", ours=cluster is None or drift.is_ours(cluster.get("tags"), ref))
             return Progress("pending", f"cluster {ref.name} to be created", changed=True)
         drift.demand_ours(f"Cluster {ref.name}", ours=drift.is_ours(cluster.get("tags"), ref))
         state = _CLUSTER_STATES.get(cluster["status"], "updating")
         if state == "failed":
-            self._raise_issue(f"create cluster {ref.name}", *_issues(cluster))
+            self._api.raise_issue(f"create cluster {ref.name}", *_issues(cluster))
         if state != "ready":
             return Progress("pending", f"cluster {ref.name}, which is {state}")
         return self._ensure_group(ref, system)
@@ -185,29 +136,29 @@ class EksCloud:
         group = self._group(ref, name)
         if group is None:
             drift.demand_account(ref, self.whoami())
-            body = self._completed(ref, request)
-            self._create(f"create {what}", lambda: self._eks(ref).create_nodegroup(**body))
+            body = self._api.completed(ref, request)
+            self._api.create(f"create {what}", lambda: self._api.eks(ref).create_nodegroup(**body))
             made = self._group(ref, name)
-            drift.demand_ours(what.capitalize(), ours=made is None or drift.is_ours(made.get("tags"), ref))
+            drift.demand_ours(what, ours=made is None or drift.is_ours(made.get("tags"), ref))
             return Progress("pending", f"{what} to be created", changed=True)
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(group.get("tags"), ref))
+        drift.demand_ours(what, ours=drift.is_ours(group.get("tags"), ref))
         pool = self._pool(ref, group)
         if pool.state == "create-failed":
             if pool.joined == 0:
-                with self._asking(f"clear {what}, which failed"):
-                    self._eks(ref).delete_nodegroup(clusterName=ref.name, nodegroupName=name)
-            self._raise_issue(f"create {what}", *_issues(group))
+                with self._api.asking(f"clear {what}, which failed"):
+                    self._api.eks(ref).delete_nodegroup(clusterName=ref.name, nodegroupName=name)
+            self._api.raise_issue(f"create {what}", *_issues(group))
         if pool.state in ("updating", "deleting"):
             return Progress("pending", f"{what}, which is {pool.state}")
         if pool.state == "creating":
             if _issues(group)[0]:
-                self._raise_issue(f"create {what}", *_issues(group))
+                self._api.raise_issue(f"create {what}", *_issues(group))
             return Progress("pending", f"{what} to be created")
         return self._update(ref, pool, request) or self._settled(what, group)
 
     def _settled(self, what: str, group: Mapping[str, Any]) -> Progress:
         if group["status"] != "ACTIVE":
-            self._raise_issue(f"keep {what}", *_issues(group))
+            self._api.raise_issue(f"keep {what}", *_issues(group))
         return Progress("ready")
 
     def _update(self, ref: ClusterRef, pool: CloudPool, request: Mapping[str, Any]) -> Progress | None:
@@ -224,8 +175,8 @@ class EksCloud:
         if not change:
             return None
         what = f"pool {pool.name} of cluster {ref.name}"
-        with self._asking(f"update {what}"):
-            self._eks(ref).update_nodegroup_config(clusterName=ref.name, nodegroupName=pool.name, **change)
+        with self._api.asking(f"update {what}"):
+            self._api.eks(ref).update_nodegroup_config(clusterName=ref.name, nodegroupName=pool.name, **change)
         return Progress("pending", f"{what} to be updated", changed=True)
 
     def delete_pool(self, ref: ClusterRef, name: str) -> Progress:
@@ -233,11 +184,11 @@ class EksCloud:
         if group is None:
             return Progress("ready")
         what = f"pool {name} of cluster {ref.name}"
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(group.get("tags"), ref))
+        drift.demand_ours(what, ours=drift.is_ours(group.get("tags"), ref))
         if group["status"] == "DELETING":
             return Progress("pending", f"{what} to go")
-        with self._asking(f"delete {what}"):
-            self._eks(ref).delete_nodegroup(clusterName=ref.name, nodegroupName=name)
+        with self._api.asking(f"delete {what}"):
+            self._api.eks(ref).delete_nodegroup(clusterName=ref.name, nodegroupName=name)
         return Progress("pending", f"{what} to go", changed=True)
 
     def delete_cluster(self, ref: ClusterRef) -> Progress:
@@ -252,26 +203,26 @@ class EksCloud:
         if groups:
             changed = any([self.delete_pool(ref, g["nodegroupName"]).changed for g in groups])  # noqa: C419 - every group is asked for
             return Progress("pending", f"the pools of cluster {ref.name} to go", changed=changed)
-        with self._asking(f"delete cluster {ref.name}"):
-            self._eks(ref).delete_cluster(name=ref.name)
+        with self._api.asking(f"delete cluster {ref.name}"):
+            self._api.eks(ref).delete_cluster(name=ref.name)
         return Progress("pending", f"cluster {ref.name} to go", changed=True)
 
     # What EKS tells
 
     def _cluster(self, ref: ClusterRef) -> dict[str, Any] | None:
-        return self._found(
-            f"describe cluster {ref.name}", lambda: self._eks(ref).describe_cluster(name=ref.name)["cluster"]
+        return self._api.found(
+            f"describe cluster {ref.name}", lambda: self._api.eks(ref).describe_cluster(name=ref.name)["cluster"]
         )
 
     def _group(self, ref: ClusterRef, name: str) -> dict[str, Any] | None:
-        return self._found(
+        return self._api.found(
             f"describe pool {name} of cluster {ref.name}",
-            lambda: self._eks(ref).describe_nodegroup(clusterName=ref.name, nodegroupName=name)["nodegroup"],
+            lambda: self._api.eks(ref).describe_nodegroup(clusterName=ref.name, nodegroupName=name)["nodegroup"],
         )
 
     def _groups(self, ref: ClusterRef) -> list[dict[str, Any]]:
-        with self._asking(f"list the pools of cluster {ref.name}"):
-            pages = self._eks(ref).get_paginator("list_nodegroups").paginate(clusterName=ref.name)
+        with self._api.asking(f"list the pools of cluster {ref.name}"):
+            pages = self._api.eks(ref).get_paginator("list_nodegroups").paginate(clusterName=ref.name)
             names = [name for page in pages for name in page["nodegroups"]]
         # One that went away between the two reads is left out.
         return [group for group in (self._group(ref, name) for name in names) if group is not None]
@@ -311,158 +262,15 @@ class EksCloud:
         names = [g["name"] for g in (group.get("resources") or {}).get("autoScalingGroups", [])]
         if not names:
             return 0
-        with self._asking(f"count the machines of pool {group['nodegroupName']} of cluster {ref.name}"):
-            found = self._client("autoscaling", ref.location).describe_auto_scaling_groups(AutoScalingGroupNames=names)
+        with self._api.asking(f"count the machines of pool {group['nodegroupName']} of cluster {ref.name}"):
+            found = self._api.client("autoscaling", ref.location).describe_auto_scaling_groups(
+                AutoScalingGroupNames=names
+            )
         machines = {i["InstanceId"] for g in found["AutoScalingGroups"] for i in g["Instances"]}
         for issue in (group.get("health") or {}).get("issues", []):
             if issue["code"] == "NodeCreationFailure":
                 machines -= set(issue.get("resourceIds", []))
         return len(machines)
-
-    # What the account holds
-
-    def _completed(self, ref: ClusterRef, request: Mapping[str, Any]) -> dict[str, Any]:
-        body = dict(request)
-        zones = tuple(body.pop("zones", ()))
-        body["nodeRole"] = self._role(ref, NODE_ROLE)
-        body["subnets"] = self._subnets(ref, zones)
-        if data := body.pop("launchTemplateData", None):
-            self._template(ref, body["launchTemplate"]["name"], data)
-        return body
-
-    def _role(self, ref: ClusterRef, name: str) -> str:
-        role = self._found(
-            f"look up the role {name}", lambda: self._client("iam", ref.location).get_role(RoleName=name)["Role"]
-        )
-        if role is None:
-            raise errors.CloudInvalidError(f"Cluster {ref.name} needs the IAM role {name}, and the account has none.")
-        return role["Arn"]
-
-    def _subnets(self, ref: ClusterRef, zones: tuple[str, ...]) -> list[str]:
-        """Subnet ids, those of `zones` where any are given."""
-        filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [ref.name, SHARED]}]
-        with self._asking(f"list the subnets of cluster {ref.name}"):
-            pages = self._client("ec2", ref.location).get_paginator("describe_subnets").paginate(Filters=filters)
-            found = [(s["AvailabilityZone"], s["SubnetId"]) for page in pages for s in page["Subnets"]]
-        there = {zone for zone, _ in found}
-        absent = sorted(set(zones) - there)
-        if absent or (not zones and len(there) < 2):
-            needs = f"in {', '.join(absent)}" if absent else "in two zones"
-            raise errors.CloudInvalidError(
-                f"Cluster {ref.name} needs a subnet {needs} of {ref.location}, tagged {CLUSTER_TAG}={ref.name} or"
-                f" {CLUSTER_TAG}={SHARED}; such subnets lie in {', '.join(sorted(there)) or 'no zone'}."
-            )
-        return sorted(subnet for zone, subnet in found if not zones or zone in zones)
-
-    def _template(self, ref: ClusterRef, name: str, data: Mapping[str, Any]) -> None:
-        """Makes the launch template unless it is there."""
-        ec2 = self._client("ec2", ref.location)
-        if self._found("look", lambda: ec2.describe_launch_templates(LaunchTemplateNames=[name])["LaunchTemplates"]):
-            return
-        body = dict(data)
-        if "NetworkInterfaces" in body:
-            groups = self._efa_groups(ref)
-            body["NetworkInterfaces"] = [{**card, "Groups": groups} for card in body["NetworkInterfaces"]]
-        with self._asking(f"create the launch template {name}"):
-            ec2.create_launch_template(LaunchTemplateName=name, ClientToken=name, LaunchTemplateData=body)
-
-    def _efa_groups(self, ref: ClusterRef) -> list[str]:
-        filters = [
-            {"Name": f"tag:{CLUSTER_TAG}", "Values": [ref.name, SHARED]},
-            {"Name": "tag:modelplane-use", "Values": ["efa"]},
-        ]
-        with self._asking(f"list the security groups of cluster {ref.name}"):
-            found = self._client("ec2", ref.location).describe_security_groups(Filters=filters)["SecurityGroups"]
-        if not found:
-            raise errors.CloudInvalidError(
-                f"Cluster {ref.name} needs a security group for EFA, tagged modelplane-use=efa and {CLUSTER_TAG}={ref.name}"
-                f" or {CLUSTER_TAG}={SHARED}, and {ref.location} has none."
-            )
-        cluster = self._cluster(ref) or {}
-        own = cluster.get("resourcesVpcConfig", {}).get("clusterSecurityGroupId")
-        return [g for g in (own, *sorted(f["GroupId"] for f in found)) if g]
-
-    # Asking
-
-    def _client(self, service: str, region: str) -> Any:  # noqa: ANN401 - boto3 makes its clients' classes as it runs
-        if (service, region) not in self._clients:
-            url = f"{self._endpoint}/regions/{region}" if self._endpoint else None
-            self._clients[(service, region)] = self._session.client(
-                service, region_name=region, endpoint_url=url, config=self._config
-            )
-        return self._clients[(service, region)]
-
-    def _eks(self, ref: ClusterRef) -> Any:  # noqa: ANN401 - as above
-        if not ref.location:
-            raise errors.CloudInvalidError(f"Cluster {ref.name} has no region.")
-        return self._client("eks", ref.location)
-
-    def _create(self, what: str, call: Callable[[], object]) -> None:
-        """A create whose reply was lost, or that another attempt has done already, isn't an error: the caller reads
-        again. The one that fails otherwise raises."""
-        try:
-            with self._asking(what):
-                call()
-        except (errors.CloudBusyError, drift.LostReplyError):
-            return
-
-    def _found(self, what: str, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - a boto3 answer
-        """What the call gives, or None where the cloud knows no such thing."""
-        try:
-            with self._asking(what):
-                return call()
-        except drift.AbsentError:
-            return None
-
-    @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
-        known = self._errors
-        try:
-            yield
-        except known.ClientError as error:
-            code = error.response["Error"]["Code"]
-            message = f"EKS didn't {what}: {error.response['Error'].get('Message', '')} ({code})"
-            raise _by_code(code, error)(message, code=code) from error
-        except (known.NoCredentialsError, known.PartialCredentialsError, known.TokenRetrievalError) as error:
-            raise errors.CloudCredentialsError(f"EKS can't {what} without credentials: {error}") from error
-        except known.ProfileNotFound as error:
-            raise errors.CloudCredentialsError(f"EKS can't {what}: {error}") from error
-        except known.ParamValidationError as error:
-            raise errors.CloudInvalidError(f"EKS can't {what}: {error}") from error
-        except (known.HTTPClientError, known.ResponseStreamingError) as error:
-            raise drift.LostReplyError(f"EKS couldn't be reached to {what}: {error}") from error
-        except known.BotoCoreError as error:
-            raise errors.CloudRetryableError(f"EKS couldn't be asked to {what}: {error}") from error
-
-    def _raise_issue(self, what: str, code: str, text: str) -> NoReturn:
-        inside = next((c for c in _INSIDE if c in text), code)
-        kind = _BY_CODE.get(inside, errors.CloudInvalidError)
-        raise kind(f"EKS couldn't {what}: {text or 'it gives no reason'}", code=inside)
-
-
-def _by_code(code: str, error: Any) -> type[errors.CloudError]:  # noqa: ANN401 - a ClientError, typed by the lazy SDK
-    if code in ("ResourceNotFoundException", "NoSuchEntity") or code.endswith(".NotFoundException"):
-        return drift.AbsentError
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    fallback = errors.CloudRetryableError if status == 429 or status >= 500 else errors.CloudInvalidError
-    return _BY_CODE.get(code, fallback)
-
-
-def _keys(secrets: Mapping[str, str] | None) -> dict[str, str]:
-    """The keyword arguments of a boto3 session; empty for the default chain."""
-    if secrets is None:
-        return {}
-    parser = configparser.ConfigParser()
-    try:
-        parser.read_string(secrets.get("credentials", ""))
-        profile = parser["default"]
-        given = {k: profile[k] for k in ("aws_access_key_id", "aws_secret_access_key")}
-    except (configparser.Error, KeyError):
-        # Neither chained nor quoted: the parser's error repeats the line, which may hold the key.
-        raise errors.CloudCredentialsError(
-            "The secret's key credentials must hold an AWS credentials file with the profile default."
-        ) from None
-    return given | ({"aws_session_token": profile["aws_session_token"]} if "aws_session_token" in profile else {})
 
 
 def _taints(body: Mapping[str, Any]) -> tuple[Taint, ...]:

@@ -2,31 +2,26 @@
 
 Counts on GKE are per zone; everything here that isn't a request speaks of totals. A pool's real size stands in its
 instance groups alone, so observing reads those from Compute Engine (permission compute.instanceGroupManagers.get). A
-pool without zones lies in as many of the cluster's zones as divide its count evenly; where a later count doesn't
-divide, it gets a few nodes more rather than fewer.
+pool without zones lies in as many of the cluster's zones as divide its count evenly; a later count must divide too.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster import errors
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import POOL_TAG, SYSTEM_POOL
 from resources.clouds import drift
+from resources.clouds.gke_api import GkeApi
 from resources.clouds.kubeconfig import LAB_USER, exec_user, kubeconfig
 from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
 
 if TYPE_CHECKING:
     from google.cloud.container_v1 import Cluster, NodePool
-
-SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-COMPUTE = "https://compute.googleapis.com/compute/v1"
-LAB_PROJECT = "lab"
 
 _CLUSTER_STATES: dict[str, ClusterState] = {
     "PROVISIONING": "creating",
@@ -46,32 +41,6 @@ _POOL_STATES: dict[str, PoolState] = {
     "ERROR": "create-failed",
 }
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
-_CONDITIONS: dict[str, type[errors.CloudError]] = {
-    "GCE_STOCKOUT": errors.CloudCapacityError,
-    "GCE_QUOTA_EXCEEDED": errors.CloudQuotaError,
-    "GKE_SERVICE_ACCOUNT_DELETED": errors.CloudCredentialsError,
-    "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": errors.CloudCredentialsError,
-}
-_STATUSES: dict[str, type[errors.CloudError]] = {
-    "NOT_FOUND": drift.AbsentError,
-    "ALREADY_EXISTS": errors.CloudBusyError,
-    "ABORTED": errors.CloudBusyError,
-    "FAILED_PRECONDITION": errors.CloudBusyError,
-    "RESOURCE_EXHAUSTED": errors.CloudRetryableError,
-    "UNAVAILABLE": errors.CloudRetryableError,
-    "DEADLINE_EXCEEDED": errors.CloudRetryableError,
-    "INTERNAL": errors.CloudRetryableError,
-    "PERMISSION_DENIED": errors.CloudCredentialsError,
-    "UNAUTHENTICATED": errors.CloudCredentialsError,
-}
-_CODES: dict[int, type[errors.CloudError]] = {
-    401: errors.CloudCredentialsError,
-    403: errors.CloudCredentialsError,
-    404: drift.AbsentError,
-    408: errors.CloudRetryableError,
-    409: errors.CloudBusyError,
-    429: errors.CloudRetryableError,
-}
 
 
 class GkeCloud:
@@ -82,55 +51,15 @@ class GkeCloud:
     def __init__(
         self, *, endpoint: str | None = None, account: str | None = None, secrets: Mapping[str, str] | None = None
     ) -> None:
-        import google.auth.credentials  # noqa: PLC0415 - an SDK is imported where it is used
-        import requests  # noqa: PLC0415 - as above
-        from google.api_core import exceptions, retry  # noqa: PLC0415 - as above
-        from google.auth import exceptions as auth_exceptions  # noqa: PLC0415 - as above
-        from google.auth.transport.requests import AuthorizedSession  # noqa: PLC0415 - as above
-        from google.cloud import container_v1  # noqa: PLC0415 - as above
-
-        self._api_errors, self._auth_errors, self._requests = exceptions, auth_exceptions, requests.exceptions
-        self._sdk = container_v1
-        self._lab = endpoint is not None
-        self._secrets = secrets
-        self._compute = f"{endpoint.rstrip('/')}/compute/v1" if endpoint else COMPUTE
-        if endpoint:
-            credentials, project = google.auth.credentials.AnonymousCredentials(), LAB_PROJECT
-        else:
-            credentials, project = self._sign_in(secrets)
-        self._project = account or project
-        options = {"api_endpoint": endpoint.rstrip("/")} if endpoint else None
-        self._client = container_v1.ClusterManagerClient(
-            credentials=credentials, transport="rest", client_options=options
-        )
-        self._session = AuthorizedSession(credentials)
-        transient = retry.if_exception_type(exceptions.ServiceUnavailable, exceptions.GatewayTimeout)
-        self._retry = retry.Retry(predicate=transient, initial=0.2, maximum=2.0, timeout=10.0)
-
-    def _sign_in(self, secrets: Mapping[str, str] | None) -> tuple[Any, str]:
-        import google.auth  # noqa: PLC0415 - an SDK is imported where it is used
-        from google.oauth2 import service_account  # noqa: PLC0415 - as above
-
-        if secrets is None:
-            with self._asking("find credentials"):
-                credentials, project = google.auth.default(scopes=[SCOPE])
-            return credentials, project or ""
-        try:
-            given = json.loads(secrets.get("credentials", ""))
-            credentials = service_account.Credentials.from_service_account_info(given, scopes=[SCOPE])
-        except (ValueError, self._auth_errors.GoogleAuthError):
-            # Neither chained nor quoted: the parser's error may repeat a part of the key.
-            raise errors.CloudCredentialsError(
-                "The secret's key credentials must hold the JSON of a Google service account."
-            ) from None
-        return credentials, credentials.project_id or ""
+        self._api = GkeApi(endpoint=endpoint, account=account, secrets=secrets)
+        self._client, self._sdk = self._api.client, self._api.sdk
 
     # Reading
 
     def whoami(self) -> str:
-        if not self._project:
+        if not self._api.project:
             raise errors.CloudCredentialsError("Google's credentials name no project, and the fleet gives none.")
-        return self._project
+        return self._api.project
 
     def observe(self, ref: ClusterRef) -> CloudCluster | None:
         cluster = self._cluster(ref)
@@ -155,25 +84,27 @@ class GkeCloud:
             raise errors.NotReadyError(f"The API of cluster {ref.name} has no endpoint yet.")
         server = cluster.endpoint if "://" in cluster.endpoint else f"https://{cluster.endpoint}"
         ca_pem = base64.b64decode(cluster.master_auth.cluster_ca_certificate).decode()
-        env = {"MODELPLANE_GKE_CREDENTIALS": self._secrets["credentials"]} if self._secrets else None
-        return kubeconfig(ref.name, server, LAB_USER if self._lab else exec_user("gke", env=env), ca_pem=ca_pem)
+        env = {"MODELPLANE_GKE_CREDENTIALS": self._api.secrets["credentials"]} if self._api.secrets else None
+        return kubeconfig(
+            ref.name, server, LAB_USER if self._api.simulated else exec_user("gke", env=env), ca_pem=ca_pem
+        )
 
     def instance_types(self, ref: ClusterRef, names: tuple[str, ...]) -> Mapping[str, InstanceType]:
         if not names:
             return {}
         wanted = " OR ".join(f'(name = "{name}")' for name in names)
-        url = f"{self._compute}/projects/{self.whoami()}/aggregated/machineTypes"
-        answer = self._get(f"list machine types of {ref.location}", url, {"filter": wanted})
+        url = f"{self._api.compute}/projects/{self.whoami()}/aggregated/machineTypes"
+        answer = self._api.get(f"list machine types of {ref.location}", url, {"filter": wanted})
         found: dict[str, InstanceType] = {}
         for place, listed in answer.get("items", {}).items():
-            if not self._lab and not place.removeprefix("zones/").startswith(ref.location):
+            if not self._api.simulated and not place.removeprefix("zones/").startswith(ref.location):
                 continue
             found |= {item["name"]: _instance_type(item) for item in listed.get("machineTypes", [])}
         return {name: found[name] for name in names if name in found}
 
     def versions(self, ref: ClusterRef) -> tuple[str, ...]:
         place = self._place(ref)
-        answer = self._read(
+        answer = self._api.read(
             f"list versions in {ref.location}", lambda kw: self._client.get_server_config(name=place, **kw)
         )
         return tuple(answer.valid_master_versions)
@@ -186,7 +117,7 @@ class GkeCloud:
             drift.demand_account(ref, self.whoami())
             body = self._sdk.Cluster.from_json(json.dumps(request))
             parent = self._place(ref)
-            self._create(
+            self._api.create(
                 f"create cluster {ref.name}", lambda kw: self._client.create_cluster(parent=parent, cluster=body, **kw)
             )
             made = self._cluster(ref)
@@ -195,7 +126,7 @@ class GkeCloud:
         drift.demand_ours(f"Cluster {ref.name}", ours=drift.is_ours(cluster.resource_labels, ref))
         state = _CLUSTER_STATES.get(cluster.status.name, "updating")
         if state == "failed":
-            self._raise_condition(f"create cluster {ref.name}", cluster)
+            self._api.raise_condition(f"create cluster {ref.name}", cluster)
         if state in ("creating", "deleting"):
             return Progress("pending", f"cluster {ref.name}, which is {state}")
         return self._ensure(ref, cluster, request["nodePools"][0])
@@ -213,21 +144,21 @@ class GkeCloud:
         if pool is None:
             drift.demand_ours(f"Cluster {ref.name}", ours=drift.is_ours(cluster.resource_labels, ref))
             return self._create_pool(ref, cluster, request)
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(pool.config.resource_labels, ref))
+        drift.demand_ours(what, ours=drift.is_ours(pool.config.resource_labels, ref))
         state = _POOL_STATES.get(pool.status.name, "updating")
         if state == "create-failed":
             if self._pool(ref, pool).joined == 0:
                 path = f"{self._path(ref)}/nodePools/{name}"
-                with self._asking(f"clear {what}, which failed"):
+                with self._api.asking(f"clear {what}, which failed"):
                     self._client.delete_node_pool(name=path, retry=None, timeout=drift.READ_SECONDS)
-            self._raise_condition(f"create {what}", pool)
+            self._api.raise_condition(f"create {what}", pool)
         if state in ("creating", "updating", "deleting"):
             return Progress("pending", f"{what}, which is {state}")
         return self._update(ref, pool, request) or self._settled(what, pool)
 
     def _settled(self, what: str, pool: NodePool) -> Progress:
         if pool.status.name == "RUNNING_WITH_ERROR":
-            self._raise_condition(f"fill {what}", pool)
+            self._api.raise_condition(f"fill {what}", pool)
         return Progress("ready")
 
     def _create_pool(self, ref: ClusterRef, cluster: Cluster, request: Mapping[str, Any]) -> Progress:
@@ -242,7 +173,9 @@ class GkeCloud:
         elif not body.locations:
             body.initial_node_count = -(-body.initial_node_count // max(1, len(cluster.locations)))
         parent = self._path(ref)
-        self._create(f"create {what}", lambda kw: self._client.create_node_pool(parent=parent, node_pool=body, **kw))
+        self._api.create(
+            f"create {what}", lambda kw: self._client.create_node_pool(parent=parent, node_pool=body, **kw)
+        )
         return Progress("pending", f"{what} to be created", changed=True)
 
     def _update(self, ref: ClusterRef, pool: NodePool, request: Mapping[str, Any]) -> Progress | None:
@@ -253,7 +186,7 @@ class GkeCloud:
             return None
         if busy := self._busy(ref):
             return Progress("pending", f"{busy} before {what} can be updated")
-        with self._asking(f"update {what}"):
+        with self._api.asking(f"update {what}"):
             change({"retry": None, "timeout": drift.READ_SECONDS})
         return Progress("pending", f"{what} to be updated", changed=True)
 
@@ -281,10 +214,15 @@ class GkeCloud:
         if bounds.enabled:
             return None
         total = request["initialNodeCount"] * max(1, len(request.get("locations", ())))
-        each = -(-total // max(1, len(pool.locations)))
-        if each * max(1, len(pool.locations)) == self._pool(ref, pool).count:
+        zones = max(1, len(pool.locations))
+        if total == self._pool(ref, pool).count:
             return None
-        resize = sdk.SetNodePoolSizeRequest(name=path, node_count=each)
+        if total % zones:
+            raise errors.CloudInvalidError(
+                f"Pool {pool.name} of cluster {ref.name} lies in {zones} zones, and GKE counts nodes for each zone, so it"
+                f" can't hold {total} nodes; choose a multiple of {zones}, or make a new pool."
+            )
+        resize = sdk.SetNodePoolSizeRequest(name=path, node_count=total // zones)
         return lambda kw: client.set_node_pool_size(request=resize, **kw)
 
     def delete_pool(self, ref: ClusterRef, name: str) -> Progress:
@@ -293,13 +231,13 @@ class GkeCloud:
         if pool is None:
             return Progress("ready")
         what = f"pool {name} of cluster {ref.name}"
-        drift.demand_ours(what.capitalize(), ours=drift.is_ours(pool.config.resource_labels, ref))
+        drift.demand_ours(what, ours=drift.is_ours(pool.config.resource_labels, ref))
         if pool.status.name == "STOPPING":
             return Progress("pending", f"{what} to go")
         if busy := self._busy(ref):
             return Progress("pending", f"{busy} before {what} can go")
         path = f"{self._path(ref)}/nodePools/{name}"
-        with self._asking(f"delete {what}"):
+        with self._api.asking(f"delete {what}"):
             self._client.delete_node_pool(name=path, retry=None, timeout=drift.READ_SECONDS)
         return Progress("pending", f"{what} to go", changed=True)
 
@@ -313,7 +251,7 @@ class GkeCloud:
             return Progress("pending", f"cluster {ref.name} to go")
         if busy := self._busy(ref):
             return Progress("pending", f"{busy} before cluster {ref.name} can go")
-        with self._asking(f"delete cluster {ref.name}"):
+        with self._api.asking(f"delete cluster {ref.name}"):
             self._client.delete_cluster(name=self._path(ref), retry=None, timeout=drift.READ_SECONDS)
         return Progress("pending", f"cluster {ref.name} to go", changed=True)
 
@@ -330,14 +268,14 @@ class GkeCloud:
     def _cluster(self, ref: ClusterRef) -> Cluster | None:
         path = self._path(ref)
         try:
-            return self._read(f"describe cluster {ref.name}", lambda kw: self._client.get_cluster(name=path, **kw))
+            return self._api.read(f"describe cluster {ref.name}", lambda kw: self._client.get_cluster(name=path, **kw))
         except drift.AbsentError:
             return None
 
     def _busy(self, ref: ClusterRef) -> str:
         """The operation that runs on the cluster, empty for none."""
         place = self._place(ref)
-        answer = self._read(
+        answer = self._api.read(
             f"list operations in {ref.location}", lambda kw: self._client.list_operations(parent=place, **kw)
         )
         for operation in answer.operations:
@@ -380,75 +318,11 @@ class GkeCloud:
         if not pool.instance_group_urls:
             return pool.initial_node_count * max(1, len(pool.locations)), 0
         what = f"count the machines of pool {pool.name} of cluster {ref.name}"
-        groups = [self._get(what, url, {}) for url in pool.instance_group_urls]
+        groups = [self._api.get(what, url, {}) for url in pool.instance_group_urls]
         return sum(g["targetSize"] for g in groups), sum(g.get("currentActions", {}).get("none", 0) for g in groups)
-
-    # Asking
-
-    def _get(self, what: str, url: str, query: dict[str, str]) -> dict[str, Any]:
-        with self._asking(what):
-            answer = self._session.get(url, params=query, timeout=(drift.CONNECT_SECONDS, drift.READ_SECONDS))
-            if answer.status_code >= 400:
-                raise self._api_errors.from_http_response(answer)
-            return answer.json()
-
-    def _read(self, what: str, call: Callable[[dict[str, Any]], Any]) -> Any:  # noqa: ANN401 - one of the SDK's messages
-        with self._asking(what):
-            return call({"retry": self._retry, "timeout": drift.READ_SECONDS})
-
-    def _create(self, what: str, call: Callable[[dict[str, Any]], object]) -> None:
-        """A create whose reply was lost, or that another attempt has done already, isn't an error: the next read finds
-        it. One that meets another operation is CloudBusyError."""
-        try:
-            with self._asking(what):
-                call({"retry": None, "timeout": drift.READ_SECONDS})
-        except drift.LostReplyError:
-            return
-        except errors.CloudBusyError as error:
-            if error.code != "ALREADY_EXISTS":
-                raise
-
-    @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
-        auth = self._auth_errors
-        try:
-            yield
-        except self._api_errors.GoogleAPICallError as error:
-            status = _status(error)
-            message = f"GKE didn't {what}: {error.message} ({status or error.code})"
-            raise _kind(status, error)(message, code=status or str(error.code)) from error
-        except (auth.DefaultCredentialsError, auth.RefreshError) as error:
-            raise errors.CloudCredentialsError(f"GKE can't {what} without credentials: {error}") from error
-        except (self._requests.RequestException, auth.TransportError) as error:
-            raise drift.LostReplyError(f"GKE couldn't be reached to {what}: {error}") from error
-        except self._api_errors.RetryError as error:
-            raise errors.CloudRetryableError(f"GKE couldn't {what}: {error}") from error
-
-    def _raise_condition(self, what: str, thing: Cluster | NodePool) -> NoReturn:
-        code = thing.conditions[0].code.name if thing.conditions else ""
-        text = " ".join(c.message for c in thing.conditions) or thing.status_message or "it gives no reason"
-        raise _CONDITIONS.get(code, errors.CloudInvalidError)(f"GKE couldn't {what}: {text}", code=code)
 
 
 _NAMES = {kube: google for google, kube in _EFFECTS.items()}
-
-
-def _status(error: Any) -> str:  # noqa: ANN401 - an error of the lazy SDK
-    """Google's own word, such as FAILED_PRECONDITION; empty where the reply has none."""
-    try:
-        return str(error.response.json()["error"]["status"])
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return ""
-
-
-def _kind(status: str, error: Any) -> type[errors.CloudError]:  # noqa: ANN401 - as above
-    # A quota on machines comes as 403 like a missing permission, and no code tells the two apart.
-    if error.code == 403 and "quota" in (error.message or "").lower():
-        return errors.CloudQuotaError
-    if status in _STATUSES:
-        return _STATUSES[status]
-    fallback = errors.CloudRetryableError if (error.code or 0) >= 500 else errors.CloudInvalidError
-    return _CODES.get(error.code, fallback)
 
 
 def _spread(count: int, zones: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """A credential plugin for kubeconfigs: prints an ExecCredential with a fresh token for a cluster's API.
 
-Run by kubectl, helm and the Kubernetes client as `python kube_token.py eks CLUSTER REGION` or `... gke`. It reads the
-cloud's default chain, or what the kubeconfig's `env` gives it.
+Run by kubectl, helm and the Kubernetes client as `python kube_token.py eks CLUSTER REGION`, `... gke` or `... nebius`.
+It reads the cloud's default chain, or what the kubeconfig's `env` gives it.
 """
 
 from __future__ import annotations
@@ -58,13 +58,37 @@ def gke_token() -> tuple[str, str]:
     return credentials.token, credentials.expiry.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def nebius_token() -> tuple[str, str]:
+    """Nebius's IAM token; MODELPLANE_NEBIUS_CREDENTIALS holds a service account's credentials file where one is set."""
+    from nebius.base.service_account.credentials_file import (  # noqa: PLC0415 - an SDK is imported where it is used
+        ServiceAccountCredentials,
+    )
+    from nebius.base.service_account.service_account import ServiceAccount  # noqa: PLC0415 - as above
+    from nebius.sdk import SDK  # noqa: PLC0415 - as above
+
+    account, given = None, os.environ.get("MODELPLANE_NEBIUS_CREDENTIALS")
+    if given:
+        subject = ServiceAccountCredentials.from_json(json.loads(given)).subject_credentials
+        account = ServiceAccount(subject.parse_private_key(), subject.kid, subject.sub)
+    sdk = SDK(credentials=account, user_agent_prefix="modelplane-dagster/0.1")
+    try:
+        token = sdk.get_token_sync(60.0)
+    finally:
+        sdk.sync_close(5.0)
+    # A token from the environment says nothing about its end.
+    until = token.expiration or datetime.datetime.now(datetime.UTC) + LIFETIME
+    return token.token, until.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["eks"] and len(arguments) == 3:
         token, until = eks_token(arguments[1], arguments[2])
     elif arguments == ["gke"]:
         token, until = gke_token()
+    elif arguments == ["nebius"]:
+        token, until = nebius_token()
     else:
-        sys.stderr.write("usage: kube_token.py eks CLUSTER REGION | gke\n")
+        sys.stderr.write("usage: kube_token.py eks CLUSTER REGION | gke | nebius\n")
         return 2
     status = {"token": token, "expirationTimestamp": until}
     json.dump({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}, sys.stdout)
@@ -72,4 +96,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # A script's own folder comes first on the path, and its module nebius would hide the SDK of that name.
+    sys.path.pop(0)
     sys.exit(main(sys.argv[1:]))

@@ -10,7 +10,6 @@ say so, and the pass that changes a group names the keys that its standing nodes
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -18,20 +17,28 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster import errors
-from modelplane_dagster.kube.objects import Taint
-from modelplane_dagster.sources.nebius import EFFECTS
 from modelplane_dagster.sources.record import SYSTEM_POOL
 from resources.clouds import drift
 from resources.clouds.kubeconfig import LAB_USER, exec_user, kubeconfig
-from resources.clouds.rest import Limits
-from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
+from resources.clouds.nebius_shapes import (
+    Json,
+    changed_group,
+    demand_same_machine,
+    id_of,
+    instance_type,
+    is_ours,
+    pool_of,
+    trouble,
+    version_key,
+    version_of,
+)
+from resources.clouds.rest import Limits, NotThereError
+from resources.clouds.seam import CloudCluster, ClusterRef, ClusterState, InstanceType, Progress
 
 if TYPE_CHECKING:
     from resources.clouds.nebius_api import NebiusApi
 
 _STATES: Mapping[str, ClusterState] = {"PROVISIONING": "creating", "RUNNING": "ready", "DELETING": "deleting"}
-_TO_KUBERNETES = {theirs: ours for ours, theirs in EFFECTS.items()}
-Json = dict[str, Any]
 
 
 class NebiusCloud:
@@ -71,18 +78,21 @@ class NebiusCloud:
         cluster = self._find("cluster", self.whoami(), ref.name)
         if cluster is None:
             return None
-        pools = [_pool(group, ref) for group in self._api.listed("node_group", _id(cluster))]
+        groups = self._groups(cluster)
+        if groups is None:
+            return None
+        pools = [pool_of(group, ref) for group in groups]
         system = next((p for p in pools if p.name == SYSTEM_POOL and p.ours), None)
         status = cluster.get("status", {})
         return CloudCluster(
             name=ref.name,
             state=_STATES.get(status.get("state", ""), "updating"),
-            version=_version(cluster),
-            ours=_ours(cluster, ref),
+            version=version_of(cluster),
+            ours=is_ours(cluster, ref),
             account=self.whoami(),
             pools=tuple(p for p in pools if p is not system),
             system_pool=system,
-            message=_trouble(status)[1],
+            message=trouble(status)[1],
         )
 
     def credentials(self, ref: ClusterRef) -> dict[str, Any]:
@@ -110,7 +120,7 @@ class NebiusCloud:
                 whole = f"{name}/{preset['name']}"
                 for asked in {whole} | ({name} if index == 0 else set()):
                     if asked in names:
-                        found[asked] = _instance_type(asked, preset["resources"])
+                        found[asked] = instance_type(asked, preset["resources"])
         return MappingProxyType(found)
 
     def versions(self, ref: ClusterRef) -> tuple[str, ...]:
@@ -118,7 +128,7 @@ class NebiusCloud:
         del ref
         rows = self._api.versions()
         offered = [str(r["version"]) for r in rows if not r.get("restricted") and not r.get("deprecated")]
-        return tuple(sorted(offered, key=_version_key, reverse=True))
+        return tuple(sorted(offered, key=version_key, reverse=True))
 
     # Ensuring
 
@@ -165,7 +175,7 @@ class NebiusCloud:
         name = body["metadata"]["name"]
         there = self._own(ref, kind, parent, name)
         if there is not None:
-            return _id(there), there.get("status", {}).get("state") != "CREATING"
+            return id_of(there), there.get("status", {}).get("state") != "CREATING"
         whole = {**body, "metadata": {**body["metadata"], "parent_id": parent}}
         try:
             return self._api.create(kind, whole)
@@ -173,20 +183,20 @@ class NebiusCloud:
             there = self._own(ref, kind, parent, name)
             if there is None:
                 raise
-            return _id(there), False
+            return id_of(there), False
 
     def _ensure_group(self, ref: ClusterRef, cluster: Json, request: Mapping[str, Any]) -> Progress:
         name = request["metadata"]["name"]
         what = f"pool {name} of cluster {ref.name}"
-        group = self._own(ref, "node_group", _id(cluster), name)
+        group = self._own(ref, "node_group", id_of(cluster), name)
         if group is None:
-            self._ensure(ref, "node_group", _id(cluster), request)
+            self._ensure(ref, "node_group", id_of(cluster), request)
             return Progress("pending", f"{what} to be created", changed=True)
-        pool = _pool(group, ref)
+        pool = pool_of(group, ref)
         if pool.state == "deleting":
             return Progress("pending", f"the end of the old {what}")
-        _demand_same_machine(what, group["spec"], request["spec"])
-        new, keys = _changed(group, pool, request["spec"])
+        demand_same_machine(what, group["spec"], request["spec"])
+        new, keys = changed_group(group, pool, request["spec"])
         if new is not None:
             self._api.update_node_group(new)
             stale = f"; its standing nodes keep theirs of {', '.join(keys)}" if keys and pool.joined else ""
@@ -199,7 +209,7 @@ class NebiusCloud:
     def _raise_trouble(self, what: str, group: Json) -> None:
         from resources.clouds.nebius_api import event_error  # noqa: PLC0415 - the SDK is imported where it is used
 
-        event, _ = _trouble(group.get("status", {}))
+        event, _ = trouble(group.get("status", {}))
         error = event_error(event, what)
         if error is not None:
             raise error
@@ -211,7 +221,7 @@ class NebiusCloud:
         project = self._demand_account(ref)
         cluster = self._own(ref, "cluster", project, ref.name)
         what = f"the end of pool {name} of cluster {ref.name}"
-        group = None if cluster is None else self._own(ref, "node_group", _id(cluster), name)
+        group = None if cluster is None else self._own(ref, "node_group", id_of(cluster), name)
         if group is not None:
             return self._delete("node_group", group, what)
         fabric = self._own(ref, "gpu_cluster", project, f"{ref.name}-{name}")
@@ -223,12 +233,12 @@ class NebiusCloud:
         cluster = self._own(ref, "cluster", project, ref.name)
         what = f"the end of cluster {ref.name}"
         if cluster is not None:
-            groups = list(self._api.listed("node_group", _id(cluster)))
+            groups = self._groups(cluster)
             if groups:
                 return self._delete_all("node_group", groups, what)
-            return self._delete("cluster", cluster, what)
+            return Progress("pending", what) if groups is None else self._delete("cluster", cluster, what)
         for kind in ("gpu_cluster", "subnet", "network"):
-            left = [o for o in self._api.listed(kind, project) if _ours(o, ref)]
+            left = [o for o in self._api.listed(kind, project) if is_ours(o, ref)]
             if left:
                 return self._delete_all(kind, left, what)
         return Progress("ready")
@@ -240,8 +250,7 @@ class NebiusCloud:
     def _delete(self, kind: str, there: Json, what: str) -> Progress:
         if there.get("status", {}).get("state") == "DELETING":
             return Progress("pending", what)
-        gone = not self._api.delete(kind, _id(there))
-        return Progress("ready") if gone else Progress("pending", what, changed=True)
+        return Progress("pending", what, changed=self._api.delete(kind, id_of(there)))
 
     # Looking up
 
@@ -258,136 +267,23 @@ class NebiusCloud:
         drift.demand_account(replace(ref, account=ref.account or self._project), self.whoami())
         return self.whoami()
 
+    def _groups(self, cluster: Json) -> list[Json] | None:
+        """None where the cluster went away meanwhile."""
+        try:
+            return list(self._api.listed("node_group", id_of(cluster)))
+        except NotThereError:
+            return None
+
     def _find(self, kind: str, parent: str, name: str) -> Json | None:
-        return next((o for o in self._api.listed(kind, parent) if o["metadata"].get("name") == name), None)
+        """None also where the parent went away meanwhile."""
+        try:
+            return next((o for o in self._api.listed(kind, parent) if o["metadata"].get("name") == name), None)
+        except NotThereError:
+            return None
 
     def _own(self, ref: ClusterRef, kind: str, parent: str, name: str) -> Json | None:
         """None when there is none; raises CloudNameTakenError when it isn't ours."""
         there = self._find(kind, parent, name)
         if there is not None:
-            drift.demand_ours(f"Nebius: {kind} {name}", ours=_ours(there, ref))
+            drift.demand_ours(f"Nebius: {kind} {name}", ours=is_ours(there, ref))
         return there
-
-
-def _id(there: Json) -> str:
-    return str(there["metadata"]["id"])
-
-
-def _ours(there: Json, ref: ClusterRef) -> bool:
-    return drift.is_ours(there["metadata"].get("labels"), ref)
-
-
-def _version(cluster: Json) -> str:
-    running = cluster.get("status", {}).get("control_plane", {}).get("version", "")
-    return str(running or cluster.get("spec", {}).get("control_plane", {}).get("version", ""))
-
-
-def _labels(spec: Json) -> dict[str, str]:
-    return dict(spec.get("template", {}).get("metadata", {}).get("labels", {}))
-
-
-def _taints(spec: Json) -> tuple[Taint, ...]:
-    rows = spec.get("template", {}).get("taints", ())
-    return tuple(
-        sorted(Taint(r["key"], r.get("value", ""), _TO_KUBERNETES.get(r.get("effect", ""), "NoSchedule")) for r in rows)
-    )
-
-
-def _pool(group: Json, ref: ClusterRef) -> CloudPool:
-    spec, status = group.get("spec", {}), group.get("status", {})
-    scaling = spec.get("autoscaling")
-    target = int(status.get("target_node_count", 0))
-    count = target if scaling is not None else int(spec.get("fixed_node_count", 0))
-    joined = int(status.get("ready_node_count", 0))
-    resources = spec.get("template", {}).get("resources", {})
-    provider = {
-        "id": _id(group),
-        "platform": resources.get("platform", ""),
-        "preset": resources.get("preset", ""),
-        "dra": bool(spec.get("template", {}).get("gpu_settings", {}).get("dra")),
-        "nodesFollow": False,
-    }
-    return CloudPool(
-        name=str(group["metadata"].get("name", "")),
-        state=_pool_state(status, joined, max(count, target)),
-        labels=MappingProxyType(_labels(spec)),
-        taints=_taints(spec),
-        count=count,
-        joined=joined,
-        minimum=None if scaling is None else int(scaling.get("min_node_count", 0)),
-        maximum=None if scaling is None else int(scaling.get("max_node_count", 0)),
-        message=_trouble(status)[1] if joined < count else "",
-        ours=_ours(group, ref),
-        provider=MappingProxyType(provider),
-    )
-
-
-def _pool_state(status: Json, joined: int, target: int) -> PoolState:
-    """Nebius has no failed state: a group without nodes goes on being created for as long as it stands."""
-    if status.get("state") == "DELETING":
-        return "deleting"
-    if joined < target and _trouble(status)[1]:
-        return "degraded" if joined else "creating"
-    if status.get("state") != "RUNNING" or (joined < target and joined == 0):
-        return "creating"
-    return "ready" if joined >= target and not status.get("reconciling") else "updating"
-
-
-def _trouble(status: Json) -> tuple[Json, str]:
-    """The newest event of level ERROR with its words; empty where there is none."""
-    events = [e.get("last_occurrence", {}) for e in status.get("events", ())]
-    bad = [e for e in events if e.get("level") == "ERROR"]
-    if not bad:
-        return {}, ""
-    newest = max(bad, key=lambda e: e.get("occurred_at", ""))
-    return newest, str(newest.get("message", "") or newest.get("code", ""))
-
-
-def _demand_same_machine(what: str, seen: Json, wanted: Mapping[str, Any]) -> None:
-    """Another machine would roll the whole group, with what runs on it."""
-    have, want = seen.get("template", {}).get("resources", {}), wanted["template"]["resources"]
-    if have != want:
-        raise errors.CloudInvalidError(
-            f"Nebius: {what} runs on {have.get('platform')} {have.get('preset')}, and changing it in place would "
-            f"replace its nodes; make a new pool for {want['platform']} {want['preset']}.",
-            code="resources-immutable",
-        )
-
-
-def _changed(group: Json, pool: CloudPool, wanted: Mapping[str, Any]) -> tuple[Json | None, list[str]]:
-    """The whole group with labels, taints and size as wanted, None for no drift; and the label and taint keys."""
-    labels = drift.labels_to_set(wanted["template"]["metadata"]["labels"], pool.labels)
-    taints = drift.taints_to_add(_taints(dict(wanted)), pool.taints)
-    size = _size_changed(group["spec"], wanted)
-    if not labels and not taints and not size:
-        return None, []
-    new = deepcopy(group)
-    template = new["spec"].setdefault("template", {})
-    template.setdefault("metadata", {})["labels"] = {**pool.labels, **labels}
-    rows = [{"key": t.key, "value": t.value, "effect": EFFECTS[t.effect]} for t in taints]
-    template["taints"] = [*template.get("taints", ()), *rows]
-    if size:
-        for key in ("fixed_node_count", "autoscaling"):
-            new["spec"].pop(key, None)
-        new["spec"].update(size)
-    return new, sorted({*labels, *(t.key for t in taints)})
-
-
-def _size_changed(seen: Json, wanted: Mapping[str, Any]) -> Json:
-    """The wanted bounds or fixed count where they differ; the size of an autoscaled group is in neither."""
-    if "autoscaling" in wanted:
-        have = seen.get("autoscaling") or {}
-        same = "autoscaling" in seen and all(int(have.get(k, 0)) == v for k, v in wanted["autoscaling"].items())
-        return {} if same else {"autoscaling": wanted["autoscaling"]}
-    same = "autoscaling" not in seen and int(seen.get("fixed_node_count", 0)) == wanted["fixed_node_count"]
-    return {} if same else {"fixed_node_count": wanted["fixed_node_count"]}
-
-
-def _instance_type(name: str, resources: Json) -> InstanceType:
-    gpus = int(resources.get("gpu_count", 0))
-    memory = int(resources["memory_gibibytes"]) * 1024
-    return InstanceType(name, int(resources["vcpu_count"]), memory, gpus, "nvidia" if gpus else "")
-
-
-def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))

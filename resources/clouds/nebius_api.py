@@ -53,7 +53,7 @@ from nebius.base.service_account.service_account import ServiceAccount
 from nebius.sdk import SDK
 
 from modelplane_dagster import errors
-from resources.clouds.rest import Limits
+from resources.clouds.rest import Limits, NotThereError
 
 _PAGE = 100
 _AGENT = "modelplane-dagster/0.1"
@@ -92,7 +92,7 @@ _CODES: Mapping[str, type[errors.CloudError]] = {
     "INVALID_ARGUMENT": errors.CloudInvalidError,
     "OUT_OF_RANGE": errors.CloudInvalidError,
     "UNIMPLEMENTED": errors.CloudInvalidError,
-    "NOT_FOUND": errors.CloudInvalidError,
+    "NOT_FOUND": NotThereError,
     "UNAVAILABLE": errors.CloudRetryableError,
     "DEADLINE_EXCEEDED": errors.CloudRetryableError,
     "INTERNAL": errors.CloudRetryableError,
@@ -160,9 +160,7 @@ class NebiusApi:
         try:
             with asking(f"delete {kind}"):
                 _demand_success(self._send(client(self._sdk).delete, request(id=identifier)))
-        except errors.CloudInvalidError as error:
-            if error.code != "NOT_FOUND":
-                raise
+        except NotThereError:
             return False
         return True
 

@@ -217,7 +217,11 @@ class VultrCloud:
         return found[0]
 
     def _pools(self, cluster_id: str) -> list[Json]:
-        pools = self._all(f"{_CLUSTERS}/{cluster_id}/node-pools", "node_pools")
+        """By age. None of a cluster that went away meanwhile."""
+        try:
+            pools = list(self._all(f"{_CLUSTERS}/{cluster_id}/node-pools", "node_pools"))
+        except NotThereError:
+            return []
         return sorted(pools, key=lambda p: (p.get("date_created", ""), p["id"]))
 
     def _own_pool(self, ref: ClusterRef, cluster_id: str, name: str) -> Json | None:

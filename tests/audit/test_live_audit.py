@@ -353,9 +353,54 @@ def test_an_orphans_workloads_are_orphans_not_strays():
         (
             "Orphan",
             "component/c/nvidia-dra-driver-gpu",
-            "Prune it with: modelplane-dagster prune component/c/nvidia-dra-driver-gpu",
+            "modelplane-dagster prune component/c/nvidia-dra-driver-gpu",
         )
     ]
+
+
+def test_findings_are_told_of_the_pools_that_they_speak_of():
+    wrong = changed(WORKLOADS, "mp-dra-driver-cpu", **{**CPU_TEMPLATE, "tolerations": exists("modelplane.ai/cpu")})
+    nodes = (*NODES, node("nv-3", NV, labels={PCI: None}))
+    audit = audit_live(CLUSTER, stack(CLUSTER), live(nodes, wrong))
+    assert {p: [f.code for f in audit.of_pool(p)] for p in ("nv", "nvcpu", "cpu", "system")} == {
+        "nv": ["StackMissesPool"],
+        "nvcpu": ["PlanDisagrees"],
+        "cpu": [],
+        "system": [],
+    }
+
+
+def test_a_release_that_isn_t_upgraded_yet_is_no_disagreement():
+    old = changed(WORKLOADS, "mp-dra-driver-cpu", **{**CPU_TEMPLATE, "tolerations": exists("modelplane.ai/cpu")})
+    audit = audit_live(CLUSTER, stack(CLUSTER), live(NODES, old), lagging=frozenset({"dra-driver-cpu"}))
+    assert told(audit.findings) == [("StackMissesPool", "pool/c/nvcpu")]
+
+
+def test_a_daemon_that_the_plan_turns_off_is_undeclared():
+    agent = replace(
+        NV_DRIVER, workloads=(*NV_DRIVER.workloads, daemon("agent", enabled="agent.on", enabled_default=False))
+    )
+    cluster = view(NV)
+    parts = stack(cluster, NFD, agent)
+    left = foreign(
+        "agent",
+        template(nodeSelector={"modelplane.ai/pool": "nv"}, tolerations=exists("nvidia.com/gpu")),
+        namespace="nvidia-dra-driver",
+        annotations={"meta.helm.sh/release-name": "mp-dra-driver-nvidia-gpu"},
+    )
+    (found,) = audit_live(
+        cluster, parts, live((node("nv-1", NV), node("sys-1")), [*workloads_of(parts), left])
+    ).findings
+    assert (found.code, found.message) == (
+        "UndeclaredWorkload",
+        "nvidia-dra-driver-gpu runs DaemonSet agent in nvidia-dra-driver, which the plan turns off; its template reaches nv.",
+    )
+
+
+def test_an_operators_leftover_asks_for_no_prune_of_the_operator():
+    extra = foreign("default-dra-driver", namespace="kube-amd-gpu", owners=(Owner("DeviceConfig", "default", "u"),))
+    (found,) = audit_live(CLUSTER, stack(CLUSTER), live(NODES, [*WORKLOADS, extra])).findings
+    assert (found.code, found.fix) == ("Orphan", "Delete DeviceConfig default, if none needs it.")
 
 
 def test_a_pool_that_the_values_still_name_is_no_stray():

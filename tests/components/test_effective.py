@@ -291,7 +291,10 @@ def test_an_affinity_without_its_outer_key():
     policy = placed(join(full("AKS"), components_for("AKS")).get("network-operator"))[-1]
     assert (policy.name, policy.placement.node_selector) == (
         "rdma-shared-dp-ds",
-        {"feature.node.kubernetes.io/pci-15b3.present": "true"},
+        {
+            "feature.node.kubernetes.io/pci-15b3.present": "true",
+            "network.nvidia.com/operator.mofed.wait": "false",
+        },
     )
     assert policy.placement.affinity == (Term((Requirement(POOL, "In", ("ib",)),)),)
 
