@@ -35,3 +35,9 @@ def fresh(tmp_path: Path) -> Iterator[Served]:
     served = Served(tmp_path / "home")
     yield served
     served.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_seeded_clusters(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A daemon that a test starts holds the clusters that the test makes, not the demo's."""
+    monkeypatch.setenv("MODELPLANE_LAB_SEED", str(tmp_path_factory.getbasetemp() / "no-seed.yaml"))

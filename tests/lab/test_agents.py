@@ -18,7 +18,7 @@ from tests.helm_binary import helm_binary
 from tests.lab.served import served
 
 pytestmark = pytest.mark.lab
-PACE = Pace(least=0.05, settle=0.5, soon=0.3, idle=2.0, withdraw=0.2)
+PACE = Pace(least=0.05, settle=0.5, idle=5.0, withdraw=0.2)
 NV, AMD, CPU = Taint("nvidia.com/gpu", "present"), Taint("amd.com/gpu", "present"), Taint("modelplane.ai/cpu", "true")
 
 
@@ -202,6 +202,56 @@ def test_the_amd_operator_makes_daemons_from_its_resource(stage):
     assert one.daemons()["mp-amd-dra-driver"] == (0, 0)
     one.client.delete("amd.com/v1alpha1", "DeviceConfig", "mp-amd", namespace="kube-amd-gpu")
     eventually(lambda: [name for name in one.daemons() if name.startswith("mp-amd")], [])
+
+
+def gang(replicas):
+    pod = {"spec": {"containers": [{"name": "engine", "image": "i:1"}], "tolerations": tolerate(NV)}}
+    template = {"size": 3, "leaderTemplate": pod, "workerTemplate": pod}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "big", "namespace": "default"},
+        "spec": {"replicas": replicas, "leaderWorkerTemplate": template},
+    }
+
+
+def test_a_gang_is_a_leader_and_its_workers(stage):
+    one = stage()
+    one.install("lws", {})
+    one.client.apply(gang(2))
+    pods = ["big-0", "big-0-1", "big-0-2", "big-1", "big-1-1", "big-1-2"]
+    eventually(lambda: [p["metadata"]["name"] for p in one.client.list("v1", "Pod", namespace="default")], pods)
+    prefix = "leaderworkerset.sigs.k8s.io/"
+
+    def marks():
+        labels = one.client.get("v1", "Pod", "big-1-2", namespace="default")["metadata"]["labels"]
+        return {k.removeprefix(prefix): v for k, v in labels.items() if k.startswith(prefix)}
+
+    eventually(marks, {"name": "big", "group-index": "1", "worker-index": "2"})
+    key = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "big")
+    eventually(lambda: one.client.get(*key, namespace="default").get("status", {}).get("readyReplicas"), 2)
+    one.client.apply(gang(1))
+    eventually(lambda: [p["metadata"]["name"] for p in one.client.list("v1", "Pod", namespace="default")], pods[:3])
+    one.client.delete(*key, namespace="default")
+    eventually(lambda: one.client.list("v1", "Pod", namespace="default"), [])
+
+
+def test_an_issuer_becomes_ready_while_cert_manager_runs(stage):
+    one = stage()
+    one.install("cert-manager", {})
+    issuer = {
+        "apiVersion": "cert-manager.io/v1",
+        "kind": "Issuer",
+        "metadata": {"name": "own", "namespace": "default"},
+        "spec": {"selfSigned": {}},
+    }
+    one.client.apply(issuer)
+
+    def seen():
+        live = one.client.get("cert-manager.io/v1", "Issuer", "own", namespace="default")
+        return [(c["type"], c["status"]) for c in live.get("status", {}).get("conditions", [])]
+
+    eventually(seen, [("Ready", "True")])
 
 
 def test_a_toleration_that_misses_the_pool_looks_healthy_and_publishes_nothing(stage):

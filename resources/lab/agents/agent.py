@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from modelplane_dagster.components.types import Component
@@ -15,7 +15,7 @@ from resources.kubernetes import Calls, ClusterClient
 from resources.lab.agents.faults import AgentFaults
 from resources.lab.agents.hardware import DesiredNode
 from resources.lab.agents.nodes import sync_nodes, with_faults
-from resources.lab.agents.passes import Agents
+from resources.lab.agents.passes import Agents, Outcome
 
 _log = logging.getLogger(__name__)
 Desired = Callable[[], Iterable[DesiredNode] | None]
@@ -23,13 +23,12 @@ Desired = Callable[[], Iterable[DesiredNode] | None]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds. `least` between two looks; `settle` for how long agents go on looking after a change; `soon` between looks
-    while an operator runs, whose resources nobody watches; `idle` otherwise; `withdraw` until a gone driver's slices go."""
+    """Seconds. `least` between two looks; `settle` for how long agents go on looking after a change; `idle` between looks
+    while nothing changes; `withdraw` until a gone driver's slices go; `watch` until a watch is begun anew."""
 
     least: float = 0.25
-    settle: float = 2.0
-    soon: float = 3.0
-    idle: float = 15.0
+    settle: float = 1.0
+    idle: float = 30.0
     withdraw: float = 1.0
     watch: int = 300
 
@@ -55,6 +54,7 @@ class ClusterAgent:
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._watched: set[tuple[str, str]] = set()
 
     @property
     def calls(self) -> Calls:
@@ -62,8 +62,13 @@ class ClusterAgent:
 
     def start(self) -> None:
         self._thread("agents", self._run)
-        for kind in ("Node", "Pod"):
-            self._thread(f"watch-{kind}", partial(self._watch, kind))
+        self._follow(frozenset({("v1", "Node"), ("v1", "Pod")}))
+
+    def _follow(self, kinds: frozenset[tuple[str, str]]) -> None:
+        """Watches the kinds that aren't watched yet. One stays watched when its operator goes: it may come back."""
+        for api_version, kind in sorted(kinds - self._watched):
+            self._watched.add((api_version, kind))
+            self._thread(f"watch-{kind}", partial(self._watch, api_version, kind))
 
     def stop(self) -> None:
         """Ends the threads; one that waits for the API ends when that answers or its time is up."""
@@ -75,15 +80,15 @@ class ClusterAgent:
         self._threads.append(thread)
         thread.start()
 
-    def look(self) -> tuple[bool, bool]:
-        """One pass: whether something was written, and whether to look again soon."""
+    def look(self) -> Outcome:
+        """One pass over everything that the cluster holds."""
         nodes = {n["metadata"]["name"]: n for n in self._client.list("v1", "Node")}
         desired = self._desired()
         changed = False
         if desired is not None:
             changed = sync_nodes(self._client, with_faults(self._client.name, desired, self._faults), nodes)
-        written, soon = self._agents.run(nodes, self._client.list("v1", "Pod"))
-        return changed or written, soon
+        outcome = self._agents.run(nodes, self._client.list("v1", "Pod"))
+        return replace(outcome, changed=outcome.changed or changed)
 
     def _run(self) -> None:
         pace, last_change, seen = self._pace, time.monotonic(), None
@@ -96,13 +101,13 @@ class ClusterAgent:
             if self._wake.is_set() or wanted != seen:
                 last_change = now
             self._wake.clear()
-            changed, soon = self._try()
+            outcome = self._try()
+            self._follow(outcome.kinds)
             # Only now: a look that failed is made again.
             seen = wanted
             now = time.monotonic()
-            last_change = now if changed else last_change
-            active = now - last_change < pace.settle
-            due = now + (pace.least if active else pace.soon if soon else pace.idle)
+            last_change = now if outcome.changed or outcome.soon else last_change
+            due = now + (pace.least if now - last_change < pace.settle else pace.idle)
             self._stopped.wait(pace.least)
 
     def _wanted(self) -> tuple[int, frozenset[object]] | None:
@@ -115,19 +120,19 @@ class ClusterAgent:
         )
         return self._faults.revision, marks
 
-    def _try(self) -> tuple[bool, bool]:
+    def _try(self) -> Outcome:
         try:
             return self.look()
         except (UnreadableError, KubernetesError, ConflictError) as error:
             _log.debug("%s: %s", self._client.name, error.message)
             self._stopped.wait(0.5)
-            return True, True
+            return Outcome(changed=True, soon=True)
 
-    def _watch(self, kind: str) -> None:
+    def _watch(self, api_version: str, kind: str) -> None:
         """Wakes the agents at every change. A watch that breaks begins anew from the present state."""
         while not self._stopped.is_set():
             try:
-                for _ in self._client.watch("v1", kind, seconds=self._pace.watch):
+                for _ in self._client.watch(api_version, kind, seconds=self._pace.watch):
                     self._wake.set()
                     if self._stopped.is_set():
                         return

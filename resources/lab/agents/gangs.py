@@ -28,7 +28,22 @@ def make_gangs(client: ClusterClient, gangs: list[Json]) -> bool:
         for name in live.keys() - wanted.keys():
             client.delete("apps/v1", "StatefulSet", name, namespace=metadata["namespace"])
             changed = True
+        changed |= _number(client, metadata["namespace"], label)
         changed |= _report(client, gang, live)
+    return changed
+
+
+def _number(client: ClusterClient, namespace: str, label: str) -> bool:
+    """Each pod's group and rank as labels, which the real operator's webhook sets when the pod is made."""
+    changed = False
+    for pod in client.list("v1", "Pod", namespace=namespace, labels=label):
+        labels = pod["metadata"]["labels"]
+        index = labels.get("apps.kubernetes.io/pod-index", "0")
+        missing = next((key for key in (GROUP_INDEX, WORKER_INDEX) if key not in labels), "")
+        if missing:
+            target = ("v1", "Pod", namespace, pod["metadata"]["name"])
+            client.patch(target, {"metadata": {"labels": {missing: index}}})
+            changed = True
     return changed
 
 

@@ -15,7 +15,7 @@ from resources.kubernetes import ClusterClient
 from resources.lab.agents.daemons import OPERATOR, daemon_of, operator_workloads
 from resources.lab.agents.faults import AgentFault, AgentFaults
 from resources.lab.agents.hardware import Hardware, parse_hardware
-from resources.lab.agents.settle import settle
+from resources.lab.agents.settle import settle, settled_kinds
 from resources.lab.agents.slices import PUBLISHED, devices_of, fingerprint, slices_of
 from resources.lab.plays import HARDWARE, PLAYS, SETTINGS, Part, part
 
@@ -35,6 +35,16 @@ class Playing:
     settings: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one pass: whether something was written, whether it must look again soon without being told to, and the kinds
+    of custom resource whose changes concern it."""
+
+    changed: bool
+    soon: bool
+    kinds: frozenset[tuple[str, str]] = frozenset()
+
+
 @dataclass
 class Agents:
     """A cluster's agents. `components` are those that may run there, by key. Nothing is remembered that the cluster
@@ -48,14 +58,12 @@ class Agents:
     _gone: dict[tuple[str, str], float] = field(default_factory=dict)
     _daemons: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
-    def run(self, nodes: Mapping[str, Json], pods: list[Json]) -> tuple[bool, bool]:
-        """Whether something was written, and whether the agents must look again soon without being told to."""
+    def run(self, nodes: Mapping[str, Json], pods: list[Json]) -> Outcome:
         playing = list(self.playing(pods))
         changed = self.grant(nodes, playing)
         changed |= self.operate(playing)
         published, soon = self.publish(nodes, playing)
-        operators = any(operator_workloads(p.component) for p in playing)
-        return changed or published, soon or operators
+        return Outcome(changed or published, soon, frozenset(_kinds(playing)))
 
     def playing(self, pods: list[Json]) -> Iterator[Playing]:
         for pod in pods:
@@ -197,6 +205,12 @@ class Agents:
 def hardware_of(node: Json) -> Hardware | None:
     """None for a node that isn't the lab's."""
     return parse_hardware((node["metadata"].get("annotations") or {}).get(HARDWARE, ""))
+
+
+def _kinds(playing: list[Playing]) -> Iterator[tuple[str, str]]:
+    for component in {p.component.key: p.component for p in playing if p.workload.kind == "Deployment"}.values():
+        yield from ((r.api_version, r.kind) for r in _by_resource(component))
+        yield from settled_kinds(component.key)
 
 
 def _made(component: Component, workload: DeclaredWorkload, resource: Json) -> Json | None:

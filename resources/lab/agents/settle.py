@@ -38,6 +38,12 @@ _READY: dict[str, tuple[_Ready, ...]] = {
 }
 
 
+def settled_kinds(component: str) -> tuple[tuple[str, str], ...]:
+    """The kinds whose objects the component's operator looks at."""
+    kinds = tuple((kind.api_version, kind.kind) for kind in _READY.get(component, ()))
+    return (*kinds, GANG) if component == "lws" else kinds
+
+
 def settle(client: ClusterClient, component: str, listing: Listing) -> bool:
     """Does what the component's operator would do; True where something was written."""
     changed = False
