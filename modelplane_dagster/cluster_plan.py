@@ -83,7 +83,7 @@ def object_ref(body: Mapping[str, Any]) -> str:
 
 def object_digests(joined: JoinedComponent) -> dict[str, str]:
     """The digest of each manifest of ours, as it is applied."""
-    return {object_ref(body): digest(body) for body in joined.manifests}
+    return {object_ref(body): digest(body) for body in (*joined.prepares, *joined.manifests)}
 
 
 class Planner:

@@ -62,6 +62,11 @@ def admit(cluster: str, digest: str, result: GateResult) -> Admission:
     return Admission(cluster, digest, key=Admission._key)
 
 
+def admit_removal(cluster: str, fingerprint: str) -> Admission:
+    """For prune alone, which is a gate of its own: nobody uses what goes, and its fingerprint was given back."""
+    return Admission(cluster, fingerprint, key=Admission._key)
+
+
 def refusal_sentence(cluster: str, result: GateResult) -> str:
     """One sentence for every channel: the first reason, and how many more there are."""
     errors = [f for f in result.findings if f.severity == "error"]

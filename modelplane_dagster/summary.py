@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from modelplane_dagster.actions import cluster_actions, cluster_orphans
-from modelplane_dagster.audit.health import PoolHealth, audit_health
-from modelplane_dagster.audit.live_audit import audit_live
+from modelplane_dagster.audit.health import PoolHealth
 from modelplane_dagster.canonical import digest
-from modelplane_dagster.findings import Finding, Severity, ordered
+from modelplane_dagster.findings import Finding, Severity
 from modelplane_dagster.gate import refusal_sentence
+from modelplane_dagster.judgement import judge_live
 from modelplane_dagster.known import Known
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
         return ClusterSummary(
             name=plan.name, state=state, why=why, changes=changes, orphans=orphans, digest=plan.digest
         )
-    health = audit_health(plan.view, plan.installed, observed.live, grace=grace)
-    audit = audit_live(plan.view, plan.installed, observed.live, grace=grace, orphan_pools=_orphan_pools(orphans))
-    findings = ordered([*audit.findings, *(f for h in health for f in h.findings)])
+    judged = judge_live(plan, observed, grace=grace)
+    health, findings = tuple(judged.health.values()), judged.findings
     state, why = _state(changes, unread, health, findings)
     return ClusterSummary(
         name=plan.name,
@@ -94,10 +93,6 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
         orphans=orphans,
         digest=plan.digest,
     )
-
-
-def _orphan_pools(orphans: tuple[Orphan, ...]) -> frozenset[str]:
-    return frozenset(o.subject.rsplit("/", 1)[1] for o in orphans if o.subject.startswith("pool/"))
 
 
 def _state(

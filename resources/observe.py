@@ -43,10 +43,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 COMPONENT_LABEL = "modelplane.ai/component"
+# On what several components prepare alike, such as a namespace: it belongs to none of them alone.
+SHARED = "shared"
 CPU_COMPONENT = "dra-driver-cpu"
 WORKLOAD_KINDS = ("DaemonSet", "Deployment", "StatefulSet")
 # Kinds that our own manifests hold, beside those of CRDs that may not be served yet.
-_CORE_KINDS = (
+CORE_KINDS = (
     ("v1", "Namespace"),
     ("v1", "ResourceQuota"),
     ("v1", "ConfigMap"),
@@ -119,8 +121,8 @@ def read_objects(client: ClusterClient, kinds: Iterable[tuple[str, str]]) -> dic
     """By component key: our own objects (`Kind/namespace/name`) with the digest that they were applied with. A kind that
     the API doesn't serve yet has no objects."""
     found: dict[str, dict[str, str]] = {}
-    for api_version, kind in dict.fromkeys([*_CORE_KINDS, *kinds]):
-        if (api_version, kind) not in _CORE_KINDS and not client.serves(api_version, kind):
+    for api_version, kind in dict.fromkeys([*CORE_KINDS, *kinds]):
+        if (api_version, kind) not in CORE_KINDS and not client.serves(api_version, kind):
             continue
         for item in client.list(api_version, kind, labels=COMPONENT_LABEL):
             metadata = item["metadata"]
@@ -136,12 +138,13 @@ def components_seen(
     """What stands of each component of the source's lists, and releases of ours that no list names under their own name."""
     by_release = {r.name: r for r in releases}
     seen: dict[str, ObservedComponent] = {}
+    shared = objects.get(SHARED, EMPTY)
     for component in components:
         record = by_release.pop(component.release, None) if component.pin else None
-        own = objects.get(component.key, EMPTY)
+        own = {**shared, **objects[component.key]} if component.key in objects else shared
         if record is not None:
             seen[component.key] = _from_release(component.key, record, own)
-        elif own:
+        elif component.key in objects:
             seen[component.key] = ObservedComponent(component.key, "applied", objects=own)
     for name, record in by_release.items():
         seen[name] = _from_release(name, record, EMPTY)

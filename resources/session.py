@@ -34,6 +34,7 @@ from resources.clouds.seam import CloudCluster, ClusterRef
 from resources.helm import Helm
 from resources.kubernetes import ClusterClient
 from resources.observe import (
+    CORE_KINDS,
     attempt,
     components_seen,
     kept_from,
@@ -267,8 +268,9 @@ class Session:
 
     def _record(self, admission: Admission) -> None:
         """Written before the first write, so that whatever is made can be found again. Pools only ever gain drivers."""
-        plan = self.plan(admission.cluster)
-        if plan.view is None:
+        plan = self.plan(admission.cluster) if admission.cluster in self.fleet.clusters else None
+        if plan is None or plan.view is None:
+            # Prune works on what no manifest names any more; its record stands until it is gone.
             return
         before = self.records.read(plan.name)
         pools = {p.name: tuple(p.drivers) for p in plan.view.pools}
@@ -287,6 +289,12 @@ class Session:
         )
         if record != before:
             self.records.write(record)
+
+    def forget_pool(self, name: str, pool: str) -> None:
+        """After its prune: the record no longer holds what the pool was made for."""
+        record = self.records.read(name)
+        if record is not None:
+            self.records.write(replace(record, pools={k: v for k, v in record.pools.items() if k != pool}))
 
     # Reading everything
 
@@ -317,12 +325,16 @@ class Session:
             return cluster.spec.cluster.source
         return record.source if record is not None else None
 
+    def own_kinds(self, name: str) -> tuple[tuple[str, str], ...]:
+        """The kinds (apiVersion, kind) that our own manifests on this cluster hold."""
+        return (*CORE_KINDS, *self._kinds(name, self.planner.components(self.ref(name).source)))
+
     def _kinds(self, name: str, lists: tuple[Component, ...]) -> tuple[tuple[str, str], ...]:
         """The kinds of our own manifests on this source, those of CRDs included."""
         found = [(c.api_version, c.kind) for component in lists for c in _own_kinds(component)]
         if name in self.fleet.clusters:
             plan = self.plan(name)
-            found += [(b["apiVersion"], b["kind"]) for c in plan.installed for b in c.manifests]
+            found += [(b["apiVersion"], b["kind"]) for c in plan.installed for b in (*c.prepares, *c.manifests)]
         return tuple(dict.fromkeys(found))
 
     def known_names(self) -> tuple[str, ...]:

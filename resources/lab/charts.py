@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ def write_chart(component: Component, folder: Path, *, mutate: Mutation | None =
     target = folder / chart_file(component)
     plan = chart_plan(component)
     folder.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(_packed(mutate(plan) if mutate else plan))
+    _write(target, _packed(mutate(plan) if mutate else plan))
     return target
 
 
@@ -54,8 +55,16 @@ def write_mirror(components: Iterable[Component], folder: Path) -> tuple[Path, .
             by_file.setdefault(chart_file(component), []).append(component)
     folder.mkdir(parents=True, exist_ok=True)
     for name, sharing in sorted(by_file.items()):
-        (folder / name).write_bytes(_packed(joined_plan(sharing)))
+        _write(folder / name, _packed(joined_plan(sharing)))
     return tuple(folder / name for name in sorted(by_file))
+
+
+def _write(target: Path, data: bytes) -> None:
+    """In one step, for a Helm that reads it meanwhile; not at all where nothing changes."""
+    if not target.exists() or target.read_bytes() != data:
+        fresh = target.with_suffix(f".{os.getpid()}.new")
+        fresh.write_bytes(data)
+        fresh.replace(target)
 
 
 def chart_plan(component: Component) -> Plan:

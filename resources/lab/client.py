@@ -78,6 +78,10 @@ class LabClient:
     def set_fault(self, name: str, kind: str, value: float = 1) -> None:
         self.call("PUT", f"clusters/{name}/faults/{kind}", {"value": value})
 
+    def fault(self, subject: str, kind: str, *, on: bool = True) -> None:
+        """Of `cluster/C`, `pool/C/P` or `cloud/SOURCE`. Raises LabError for a kind that isn't there."""
+        self.call("PUT", "faults", {"subject": subject, "kind": kind, "on": on})
+
     def clear_fault(self, name: str, kind: str) -> None:
         self.call("DELETE", f"clusters/{name}/faults/{kind}")
 

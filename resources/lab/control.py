@@ -66,6 +66,9 @@ class Control:
             case "DELETE", ["clusters", name, "faults", kind]:
                 set_fault(self._cluster(name), kind, 0)
                 return {}
+            case "PUT", ["faults"]:
+                self._fault(str(body.get("subject", "")), str(body.get("kind", "")), on=body.get("on", True) is True)
+                return {}
             case "POST", ["clusters", name, "counts", "reset"]:
                 self._cluster(name).meter.reset()
                 return {}
@@ -77,16 +80,26 @@ class Control:
             raise ApiError(404, f"the lab has no cluster {name!r}")
         return found
 
+    def _fault(self, subject: str, kind: str, *, on: bool) -> None:
+        """A fault of any part, or of one cluster's API where the subject is `cluster/C`."""
+        name = subject.removeprefix("cluster/")
+        if subject.startswith("cluster/") and kind.replace("-", "_") in FAULTS:
+            set_fault(self._cluster(name), kind.replace("-", "_"), float(on))
+        elif not self._lab.set_fault(subject, kind, on):
+            raise bad_request(f"the lab knows no fault {kind!r} of {subject!r}")
+
     def status(self) -> Obj:
         """Counts leave out the lab's own users."""
+        more = self._lab.cluster_faults
         return {
             "pid": os.getpid(),
             "address": self._lab.clusters.address,
-            "clusters": [_shown(cluster) for cluster in sorted(self._lab.clusters, key=lambda c: c.name)],
+            "clusters": [_shown(cluster, more(cluster.name)) for cluster in sorted(self._lab.clusters, key=lambda c: c.name)],
+            **{name: show() for name, show in self._lab.shows.items()},
         }
 
 
-def _shown(cluster: Cluster) -> Obj:
+def _shown(cluster: Cluster, more: list[str]) -> Obj:
     counts, faults = cluster.meter.counts(), cluster.faults
     return {
         "name": cluster.name,
@@ -96,7 +109,7 @@ def _shown(cluster: Cluster) -> Obj:
         "writes": counts.writes,
         "deletes": counts.deletes,
         "dryRuns": counts.dry_runs,
-        "faults": [kind for kind in FAULTS if getattr(faults, kind)],
+        "faults": [*(kind for kind in FAULTS if getattr(faults, kind)), *more],
     }
 
 

@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import uvicorn
 
@@ -47,6 +47,10 @@ class Lab:
         self.control = Control(self, read_token(home))
         self._certificate = loopback_certificate(home)
         self._parts = list(parts)
+        # What parts add to the status, and what takes the faults of more than one API.
+        self.shows: dict[str, Callable[[], Any]] = {}
+        self.cluster_faults: Callable[[str], list[str]] = lambda _name: []
+        self.set_fault: Callable[[str, str, bool], bool] = lambda _subject, _kind, _on: False
         self._mounts: dict[str, AsgiApp] = {}
         self.mount("/clusters/", KubeApp(self.clusters))
         self.mount("/lab/", self.control)
@@ -116,7 +120,11 @@ class Lab:
 
 def parts() -> list[Part]:
     """What the daemon runs beside the APIs."""
-    return []
+    from resources.lab.clouds.part import CloudsPart  # noqa: PLC0415 - the clouds' SDKs are imported in the daemon alone
+    from resources.lab.play import PlayPart  # noqa: PLC0415 - as above
+
+    clouds = CloudsPart()
+    return [clouds, PlayPart(clouds)]
 
 
 def bound_socket(home: Path) -> socket.socket:

@@ -15,7 +15,7 @@ from modelplane_dagster.observed import ObservedComponent
 from modelplane_dagster.placement.workloads import DIGEST_ANNOTATION
 from resources.helm import chart_ref
 from resources.helm_records import clear_pending, pending_record
-from resources.observe import COMPONENT_LABEL, CPU_COMPONENT
+from resources.observe import COMPONENT_LABEL, CPU_COMPONENT, SHARED
 from resources.steps.cpu_probe import probe_mode
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 PARALLEL = 4
 # How long Helm waits for a chart that others depend on to become healthy.
 HELM_WAIT = 120.0
-_FIRST_KINDS = ("Namespace", "ResourceQuota", "CustomResourceDefinition")
 
 
 def ensure_base(session: Session, name: str) -> StepResult:
@@ -176,9 +175,7 @@ def _install(
     session: Session, plan: ClusterPlan, admission: Admission, joined: JoinedComponent, seen: ObservedComponent | None
 ) -> None:
     client = session.client(plan.name)
-    first = [b for b in joined.manifests if b["kind"] in _FIRST_KINDS]
-    rest = [b for b in joined.manifests if b["kind"] not in _FIRST_KINDS]
-    apply_objects(client, joined.key, first)
+    apply_objects(client, SHARED, joined.prepares)
     component = joined.component
     if component.pin is not None:
         if seen is not None and seen.state.startswith("pending-"):
@@ -196,7 +193,7 @@ def _install(
             timeout=HELM_WAIT,
         )
         session.write(admission)
-    apply_objects(client, joined.key, rest)
+    apply_objects(client, joined.key, joined.manifests)
 
 
 def apply_objects(client: ClusterClient, key: str, bodies: Iterable[Mapping[str, Any]]) -> None:

@@ -65,7 +65,9 @@ def _existing(session: Session, plan: ClusterPlan) -> StepResult:
     observed = session.observe(plan.name)
     if observed.live is None or isinstance(observed.live.nodes, Unknown):
         raise UnreadableError("; ".join(observed.unread()) or f"The nodes of {plan.name} can't be read.")
-    findings = audit_existing(plan.view, plan.installed, observed.live, grace=session.settings.grace)
+    findings = audit_existing(
+        plan.view, plan.join.components if plan.join else (), observed.live, grace=session.settings.grace
+    )
     return StepResult(
         subject,
         "ready",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.errors import RefusedError, UnreadableError
 from modelplane_dagster.findings import finding
+from modelplane_dagster.judgement import judge_live
 from modelplane_dagster.known import Known
 from modelplane_dagster.placement import Placement, ReplicaPlacement
 from modelplane_dagster.placement.workloads import (
@@ -19,7 +20,6 @@ from modelplane_dagster.placement.workloads import (
     endpoint,
     replica_objects,
 )
-from resources.steps.devices import judge
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _devices_wait(session: Session, replica: ReplicaPlacement) -> str:
     plan = session.plan(replica.cluster, observed)
     if observed.live is None:
         return f"cluster {replica.cluster}: {'; '.join(observed.unread()) or 'it was not read'}"
-    health, _ = judge(plan, observed, grace=session.settings.grace)
+    health = judge_live(plan, observed, grace=session.settings.grace).health
     for pool in dict.fromkeys(m.pool for e in replica.engines for m in e.members):
         # A pool at zero nodes wakes for the pods that ask for it.
         if health[pool].state not in ("ready", "idle"):

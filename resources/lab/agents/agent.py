@@ -106,7 +106,7 @@ class ClusterAgent:
             self._stopped.wait(pace.least)
 
     def _wanted(self) -> tuple[int, frozenset[object]] | None:
-        """Differs where the desired nodes or the faults differ."""
+        """Differs where the desired nodes or the faults differ. Hardware is told by identity: a node's doesn't change."""
         desired = self._desired()
         if desired is None:
             return None

@@ -95,6 +95,8 @@ CARDS: Mapping[str, DeviceGroup] = {
     "t4": _nvidia("Tesla T4", "Turing", "7.5", 15360),
     "a10": _nvidia("NVIDIA A10", "Ampere", "8.6", 24564),
     "a10g": _nvidia("NVIDIA A10G", "Ampere", "8.6", 23028),
+    "a16": _nvidia("NVIDIA A16", "Ampere", "8.6", 15356),
+    "a40": _nvidia("NVIDIA A40", "Ampere", "8.6", 46068),
     "a100-40gb": _nvidia("NVIDIA A100-SXM4-40GB", "Ampere", "8.0", 40960),
     "a100-80gb": _nvidia("NVIDIA A100-SXM4-80GB", "Ampere", "8.0", 81920),
     "l4": _nvidia("NVIDIA L4", "Ada Lovelace", "8.9", 23034),
@@ -119,6 +121,8 @@ _NAMES = (
     (r"a100|^p4de\.|g4g\.kube|a2-ultragpu", "a100-80gb"),
     (r"l40s|^g6e\.", "l40s"),
     (r"(^|[^a-z0-9])l4([^0-9]|$)|^g6\.|^g2-", "l4"),
+    (r"a16([^0-9]|$)", "a16"),
+    (r"a40([^0-9]|$)", "a40"),
     (r"a10g|^g5\.", "a10g"),
     (r"a10([^0-9]|$)", "a10"),
     (r"(^|[^a-z0-9])t4([^0-9]|$)", "t4"),
@@ -151,7 +155,7 @@ def with_cards(
     groups: list[DeviceGroup] = []
     if gpus:
         default = _AMD_CARD if vendor.lower() == "amd" else _NVIDIA_CARD
-        found = card(gpu_type) or card(machine) or CARDS[default]
+        found = card(machine) or card(gpu_type) or CARDS[default]
         groups.append(DeviceGroup(found.driver, gpus, found.attributes, found.capacity))
     if machine in _EFA:
         groups.append(DeviceGroup(NETWORK, _EFA[machine], _EFA_DEVICE))
