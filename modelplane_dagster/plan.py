@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from modelplane_dagster.actions import Action, Orphan, cluster_actions, cluster_orphans, fleet_orphans
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster_plan import ClusterPlan, Keep, Overlay, Planner
-from modelplane_dagster.known import Known
+from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.observed import ObservedCluster
 from modelplane_dagster.placement import ClusterOffer, Placement, place_all
+from modelplane_dagster.running import judged_against
 
 if TYPE_CHECKING:
     from modelplane_dagster.findings import Finding
@@ -85,7 +86,10 @@ def keep_from(observed: ObservedCluster | None) -> Keep:
 def _plan_one(planner: Planner, name: str, observed: Observed | None) -> ClusterPlan:
     seen = observed.get(name) if observed is not None else None
     mode = seen.cpu_mode.value if seen is not None and isinstance(seen.cpu_mode, Known) else None
-    return planner.plan(name, cpu_mode=mode, keep=keep_from(seen))
+    plan = planner.plan(name, cpu_mode=mode, keep=keep_from(seen))
+    if seen is None or isinstance(seen.pools, Unknown):
+        return plan
+    return judged_against(plan, seen.record, {} if plan.source == "Existing" else seen.pools.value, planner.fleet)
 
 
 def offer(plan: ClusterPlan, observed: ObservedCluster | None) -> ClusterOffer | None:

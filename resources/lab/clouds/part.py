@@ -105,7 +105,7 @@ class CloudsPart:
     def status(self) -> dict[str, Any]:
         """By source: where it answers, and how many reads, writes and deletes it took."""
         return {
-            source: {"endpoint": self.endpoints.get(source, ""), **state.totals(), "faults": _faults(state)}
+            source: {"endpoint": self.endpoints.get(source, ""), **_totals(state), "faults": _faults(state)}
             for source, state in sorted(self.states.items())
         }
 
@@ -124,6 +124,11 @@ class CloudsPart:
                 state.set_fault(subject, fault)
             else:
                 state.clear_fault(subject, fault)
+
+
+def _totals(state: CloudState) -> dict[str, int]:
+    """Under the same words as a cluster's."""
+    return {f"{kind}s": count for kind, count in state.totals().items()}
 
 
 def _faults(state: CloudState) -> list[str]:
