@@ -3,6 +3,7 @@ check evaluations only for clusters that changed."""
 
 import json
 import time
+from collections import Counter
 from typing import Any
 
 import dagster as dg
@@ -185,7 +186,10 @@ def model_state(plan: FleetPlan, placement: Placement) -> tuple[str, str]:
     if placement.verdict != "placed":
         why = placement.findings[0].message if placement.findings else placement.verdict
         return ("refused" if placement.verdict == "refused" else "unplaced"), why
-    live = [r for seen in (plan.observed or {}).values() for r in _replicas(seen) if _is(r, placement)]
+    observed, live = plan.observed or {}, []
+    for cluster, placed in Counter(r.cluster for r in placement.replicas).items():
+        # What runs on a cluster that no manifest names any more is that cluster's orphan, and stands in for nothing.
+        live += [r for r in _replicas(observed.get(cluster)) if _is(r, placement)][:placed]
     if len(live) < len(placement.replicas):
         return "differs", f"{len(live)} of {len(placement.replicas)} replicas are there"
     short = [r for r in live if r.ready < r.desired]
@@ -194,9 +198,8 @@ def model_state(plan: FleetPlan, placement: Placement) -> tuple[str, str]:
     return "serving", f"{len(live)} replicas serve" if len(live) > 1 else "1 replica serves"
 
 
-def _replicas(observed: Any) -> tuple[Any, ...]:  # noqa: ANN401 - an ObservedCluster
-    part = observed.replicas
-    return getattr(part, "value", ())
+def _replicas(observed: Any) -> tuple[Any, ...]:  # noqa: ANN401 - an ObservedCluster or None
+    return getattr(getattr(observed, "replicas", None), "value", ())
 
 
 def _is(replica: Any, placement: Placement) -> bool:  # noqa: ANN401 - an ObservedReplica

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ def plan_fleet(fleet: Fleet, *, overlay: Overlay | None = None, observed: Observ
     planner = Planner(fleet, overlay)
     clusters = tuple(_plan_one(planner, name, observed) for name in planner.names())
     offers = [offer(c, observed.get(c.name) if observed is not None else None) for c in clusters]
-    placements = place_all(fleet, [o for o in offers if o is not None])
+    placements = place_all(fleet, [o for o in offers if o is not None], held=_held(clusters, observed or {}))
     actions: list[Action] = []
     orphans: list[Orphan] = []
     for cluster in clusters:
@@ -104,6 +105,13 @@ def offer(plan: ClusterPlan, observed: ObservedCluster | None) -> ClusterOffer |
             if node.pool in nodes and node.ready and not node.unschedulable and not node.terminating:
                 nodes[node.pool] += 1
     return ClusterOffer(view=plan.view, admitted=plan.gate.verdict == "pass", nodes=nodes, replicas=tuple(existing))
+
+
+def _held(clusters: tuple[ClusterPlan, ...], observed: Observed) -> Counter[tuple[str, str]]:
+    """The replicas that run on declared clusters whose manifests leave unknown what they offer."""
+    unknown = (observed.get(c.name) for c in clusters if c.view is None)
+    seen = (o.replicas.value for o in unknown if o is not None and isinstance(o.replicas, Known))
+    return Counter((r.namespace, r.deployment) for replicas in seen for r in replicas)
 
 
 def _deployment_action(placement: Placement, observed: Observed | None) -> Action:

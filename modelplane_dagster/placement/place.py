@@ -61,10 +61,14 @@ class Room:
         return Room({pool: [Counter(n) for n in nodes] for pool, nodes in self.nodes.items()})
 
 
-def place_all(fleet: Fleet, offers: Sequence[ClusterOffer]) -> tuple[Placement, ...]:
-    """Every deployment in order of namespace and name, each seeing the room that the ones before it left."""
+def place_all(
+    fleet: Fleet, offers: Sequence[ClusterOffer], *, held: Mapping[tuple[str, str], int] | None = None
+) -> tuple[Placement, ...]:
+    """Every deployment in order of namespace and name, each seeing the room that the ones before it left. `held` counts
+    the replicas, by namespace and name, that run on declared clusters which offer nothing: they stay there, and nothing
+    is placed in their stead."""
     rooms: dict[str, Room] = {}
-    placer = _Placer(offers, rooms)
+    placer = _Placer(offers, rooms, held or {})
     existing = [key for key in sorted(fleet.deployments) if key in placer.running]
     # What runs already takes its room before anything new is placed.
     order = [*existing, *(key for key in sorted(fleet.deployments) if key not in set(existing))]
@@ -89,7 +93,10 @@ def matching_pools(fleet: Fleet, key: tuple[str, str], offers: Sequence[ClusterO
 
 
 class _Placer:
-    def __init__(self, offers: Sequence[ClusterOffer], rooms: dict[str, Room]) -> None:
+    def __init__(
+        self, offers: Sequence[ClusterOffer], rooms: dict[str, Room], held: Mapping[tuple[str, str], int]
+    ) -> None:
+        self.held = held
         self.offers = sorted(offers, key=lambda o: o.view.name)
         self.index = {o.view.name: i for i, o in enumerate(self.offers)}
         self.views = {o.view.name: o.view for o in self.offers}
@@ -111,16 +118,20 @@ class _Placer:
         search = _Search(fleet, key, deployment)
         replicas: list[ReplicaPlacement] = []
         own: Counter[str] = Counter()
+        wanted = deployment.spec.replicas - self.held.get(key, 0)
         for offer in self.running.get(key, ()):
-            if len(replicas) < deployment.spec.replicas and _tolerated(deployment, offer, "NoExecute"):
+            if len(replicas) < wanted and _tolerated(deployment, offer, "NoExecute"):
                 kept = search.fit(offer, self.room(offer))
                 if kept is not None:
                     own[offer.view.name] += 1
                     replicas.append(self._settle(offer, kept))
+                elif not offer.admitted:
+                    # A refused edit leaves the replica where it is, so it isn't started a second time elsewhere.
+                    wanted -= 1
         # A cluster's rank changes only when it is given a replica, so the heap holds the order of the rest.
         queue = [self._rank(o, own) for o in self.offers if search.admits(o)]
         heapq.heapify(queue)
-        while queue and len(replicas) < deployment.spec.replicas:
+        while queue and len(replicas) < wanted:
             *_, index = heapq.heappop(queue)
             best = self.offers[index]
             chosen = search.fit(best, self.room(best))

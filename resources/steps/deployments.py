@@ -166,11 +166,13 @@ def _retire(
     session: Session, plan: FleetPlan, deployment: ModelDeployment, placement: Placement, placed: Counter[str]
 ) -> bool:
     """Takes away replicas beyond the number that the manifest asks for, and those on clusters whose taints drain them:
-    the two updates that the API defines. A replica that merely isn't placed any more is left as it is."""
+    the two updates that the API defines. A replica that merely isn't placed any more is left as it is, and so is one on a
+    cluster that is refused, unknown or no longer named: no update of the deployment took it from there."""
+    open_names = {c.name for c in plan.clusters if c.gate.verdict == "pass"}
     live = [
         (cluster, r)
         for cluster, observed in sorted((plan.observed or {}).items())
-        if isinstance(observed.replicas, Known)
+        if cluster in open_names and isinstance(observed.replicas, Known)
         for r in observed.replicas.value
         if (r.namespace, r.deployment) == (placement.namespace, placement.name)
     ]

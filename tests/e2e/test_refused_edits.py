@@ -10,7 +10,7 @@ from assets.converge import JOB
 from assets.instance import open_instance
 from resources.lease import NAME, NAMESPACE
 from resources.world import open_world
-from tests.e2e.site import Site, site
+from tests.e2e.site import Ran, Site, eventually, site
 
 pytestmark = [pytest.mark.lab, pytest.mark.dagster]
 RECIPE = "recipes/qwen2.5-0.5b-cpu-civo"
@@ -173,19 +173,61 @@ def _lease(fleet: Site) -> str:
 
 
 def test_a_renamed_cluster_is_another_one(running):
-    """The new name is made, as its manifest asks; the old one stays as it is, its replica with it."""
+    """The new name is made, as its manifest asks, and gets a replica; the old one stays as it is, its replica with it."""
     before = running.changes()
     path = running.folder / "cluster.yaml"
     text = path.read_text()
     path.write_text(text.replace("civo-london", "civo-paris"))
     try:
         ran = running.reconcile().clean()
-        assert ran.json["orphans"][0]["subject"] == CLUSTER
+        assert (ran.status, ran.json["verdict"], ran.json["failures"]) == (0, "converged", [])
+        assert [(d["state"], d["why"]) for d in ran.json["deployments"]] == [("serving", "1 replica serves")]
+        assert [o["subject"] for o in ran.json["orphans"]] == [CLUSTER]
+        instance = open_instance(running.settings())
+        try:
+            by_each_asset_alone(running, instance)
+        finally:
+            instance.dispose()
         after = running.changes()
         assert after["cluster civo-london"] == before["cluster civo-london"]
         assert after["cloud Civo"].deletes == before["cloud Civo"].deletes
-        assert running.clouds("Civo")["civo-london"] == {"cpu": 1, "system": 2}
-        assert (ran.status, ran.json["verdict"], ran.json["failures"]) == (0, "converged", [])
-        assert [d["state"] for d in ran.json["deployments"]] == ["serving"]
+        assert running.clouds("Civo") == {name: {"cpu": 1, "system": 2} for name in ("civo-london", "civo-paris")}
     finally:
         path.write_text(text)
+
+
+def test_leaving_in_order(running):
+    """Deployment, component, pool, cluster: each only by prune, by what prune itself printed, and when nobody uses it."""
+    (running.folder / "cluster.yaml").unlink()
+    assert prune(running, CLUSTER).status == 5
+    told = prune(running, CLUSTER).json
+    assert [u for u in told["users"] if u.startswith("pod recipes/")] != []
+    before = running.changes()
+    assert prune(running, CLUSTER, told["fingerprint"]).status == 5
+    # A manifest still asks for it.
+    assert prune(running, DEPLOYMENT).status == 5
+    assert running.changes() == before
+    (running.folder / "deployment.yaml").unlink()
+    for subject, goes in (
+        (DEPLOYMENT, "replica on civo-london"),
+        ("component/civo-london/dra-driver-cpu", "release mp-dra-driver-cpu"),
+        ("pool/civo-london/cpu", "pool cpu with 1 nodes"),
+        (CLUSTER, "control plane civo-london on Civo"),
+    ):
+        before = running.changes()
+        eventually(lambda s=subject: prune(running, s).status == 0)
+        told = prune(running, subject).json
+        assert any(line.startswith(goes) for line in told["goes"]), told
+        stale = prune(running, subject, "sha256:0123456789abcdef")
+        assert (stale.status, "it changed since" in stale.err) == (3, True)
+        assert running.changes() == before
+        done = prune(running, subject, told["fingerprint"])
+        assert (done.status, done.json["done"]) == (0, True)
+    eventually(lambda: "civo-london" not in running.clouds("Civo"))
+    plan = running.run("plan", str(running.folder), "--observe", "--format", "json").clean()
+    assert CLUSTER not in [o["subject"] for o in plan.json["orphans"]]
+
+
+def prune(fleet: Site, subject: str, fingerprint: str = "") -> Ran:
+    more = ("--fingerprint", fingerprint) if fingerprint else ()
+    return fleet.run("prune", subject, "--fleet", str(fleet.folder), "--format", "json", *more).clean()
