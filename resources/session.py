@@ -153,8 +153,13 @@ class Session:
         return self.planner.plan(name, cpu_mode=mode, keep=standing.kept)
 
     def api_waits(self, name: str) -> str:
-        """Empty once the cluster's API answers; else what it waits for."""
+        """Empty once the control plane stands, its system pool included, and its API answers; else what it waits for."""
         try:
+            if self.ref(name).source != "Existing":
+                seen = self.cloud_cluster(name)
+                state = "not there" if seen is None else seen.state
+                if state not in ("ready", "updating"):
+                    return f"the control plane of {name}, which is {state}"
             self.client(name).server_version()
         except (NotReadyError, UnreadableError) as error:
             return error.message

@@ -43,6 +43,14 @@ _MK8S, _VPC, _COMPUTE = "nebius.mk8s.v1", "nebius.vpc.v1", "nebius.compute.v1"
 _OPERATION = "nebius.common.v1.Operation"
 
 
+# The SDK pings an idle channel more often than a server takes by default, which answers with GOAWAY.
+_OPTIONS = (
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
 class NebiusSim:
     """`start` gives the endpoint for `NebiusCloud`. Networks, subnets and GPU clusters are kept in memory: a restarted
     lab has none, and its clusters stand."""
@@ -58,7 +66,8 @@ class NebiusSim:
 
     def start(self, port: int = 0) -> str:
         """Serves on loopback, on a free port unless one is given."""
-        self._server = grpc.server(ThreadPoolExecutor(4, thread_name_prefix="lab-nebius"), handlers=(_Handler(self),))
+        threads = ThreadPoolExecutor(4, thread_name_prefix="lab-nebius")
+        self._server = grpc.server(threads, handlers=(_Handler(self),), options=_OPTIONS)
         return f"grpc://127.0.0.1:{self._begin(self._server, port)}"
 
     def stop(self) -> None:

@@ -66,7 +66,8 @@ class CloudsPart:
             return Hooks(
                 ready=lambda name, version: on_loop(lambda: _ready(lab, source, name, version)),
                 gone=lambda name: on_loop(lambda: lab.clusters.remove_cluster(name)),
-                endpoint=lambda name: on_loop(lambda: _endpoint(lab, name)),
+                # Called while a state's lock is held, for which the loop may be waiting: it only reads, so it needs no hop.
+                endpoint=lambda name: _endpoint(lab, name),
             )
 
         apps = []
