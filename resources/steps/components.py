@@ -17,7 +17,6 @@ from resources.helm import chart_ref
 from resources.helm_records import clear_pending, pending_record
 from resources.observe import COMPONENT_LABEL, CPU_COMPONENT, SHARED
 from resources.steps.cpu_probe import probe_mode
-from resources.steps.pools import control_plane_waits
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def ensure_component(session: Session, name: str, key: str) -> StepResult:
 
 def _base(session: Session, plan: ClusterPlan, admission: Admission) -> StepResult:
     subject = f"component/{plan.name}/serving-base"
-    waits = session.until(lambda: _cluster_waits(session, plan))
+    waits = session.until(lambda: session.api_waits(plan.name))
     if waits:
         return upstream(subject, waits)
     done: dict[str, StepResult] = {}
@@ -60,13 +59,6 @@ def _base(session: Session, plan: ClusterPlan, admission: Admission) -> StepResu
             results = pool.map(lambda w: _safely(session, plan, admission, *w), work)
             done |= {j.key: r for (j, _), r in zip(work, results, strict=True)}
     return _summary(session, plan, done)
-
-
-def _cluster_waits(session: Session, plan: ClusterPlan) -> str:
-    """Empty once the API answers and, where we make the cluster, its system pool stands: an API may answer long before,
-    and then Helm waits out its time for controllers that no node takes, while nobody asks for the pool."""
-    waits = control_plane_waits(session, plan.name) if plan.source != "Existing" else ""
-    return waits or session.api_waits(plan.name)
 
 
 def levels(components: Iterable[JoinedComponent]) -> list[list[JoinedComponent]]:
@@ -132,7 +124,7 @@ def row(joined: JoinedComponent, seen: ObservedComponent | None, state: str) -> 
 
 def _one(session: Session, plan: ClusterPlan, admission: Admission, key: str) -> StepResult:
     subject = f"component/{plan.name}/{key}"
-    waits = session.until(lambda: _cluster_waits(session, plan))
+    waits = session.until(lambda: session.api_waits(plan.name))
     if waits:
         return upstream(subject, waits)
     standing = session.standing(plan.name)

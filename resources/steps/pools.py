@@ -35,7 +35,7 @@ def ensure_pool(session: Session, name: str, pool_name: str) -> StepResult:
 
 def _provisioned(session: Session, plan: ClusterPlan, pool: PoolView, admission: Admission) -> StepResult:
     subject = f"pool/{plan.name}/{pool.name}"
-    waits = session.until(lambda: control_plane_waits(session, plan.name))
+    waits = session.until(lambda: _control_plane_waits(session, plan.name))
     if waits:
         return upstream(subject, waits)
     view = plan.view
@@ -57,8 +57,7 @@ def _provisioned(session: Session, plan: ClusterPlan, pool: PoolView, admission:
     return _nodes(session, plan, pool, seen, admission, changed=changed)
 
 
-def control_plane_waits(session: Session, name: str) -> str:
-    """Empty once the cloud has the control plane ready, its system pool with it."""
+def _control_plane_waits(session: Session, name: str) -> str:
     seen = session.cloud_cluster(name)
     if seen is None:
         return f"the control plane of {name}, which isn't there"
