@@ -37,6 +37,8 @@ _PATCH_TYPES = {
 }
 _APPLY = "application/apply-patch+yaml"
 _PAUSES = (0.1, 0.3, 0.8)
+# An observation is a dozen reads: of an API that just didn't answer, the others needn't find that out one by one.
+_DOWN_SECONDS = 1.0
 _RETRIED_STATUS = frozenset({429, 500, 502, 503, 504})
 _log = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class ClusterClient:
         self._kinds: dict[tuple[str, str], ResourceType] = {}
         self._counts = [0, 0, 0]
         self._lock = threading.Lock()
+        self._down: tuple[float, UnreadableError] | None = None
 
     @property
     def calls(self) -> Calls:
@@ -271,7 +274,10 @@ class ClusterClient:
         timeout: tuple[float, float] | None = None,
     ) -> urllib3.BaseHTTPResponse:
         """A response of status 2xx. GETs and writes marked `repeat` are tried again after a lost connection and a 5xx;
-        everything is tried again after a refused connection and a 429, which can't have acted."""
+        everything is tried again after a refused connection and a 429, which can't have acted. A GET right after one that
+        got no answer fails as that did."""
+        if method == "GET" and self._down is not None and time.monotonic() - self._down[0] < _DOWN_SECONDS:
+            raise UnreadableError(self._down[1].message)
         for pause in (*self._pauses, None):
             wait = pause
             try:
@@ -332,7 +338,11 @@ class ClusterClient:
 
     def _unreachable(self, method: Method, error: BaseException) -> UnreadableError | KubernetesError:
         sentence = f"{self._where()}: the API doesn't answer ({type(error).__name__})."
-        return UnreadableError(sentence) if method == "GET" else KubernetesError(sentence, reason="Unreachable")
+        if method != "GET":
+            return KubernetesError(sentence, reason="Unreachable")
+        failed = UnreadableError(sentence)
+        self._down = (time.monotonic(), failed)
+        return failed
 
     def _where(self) -> str:
         return f"Cluster {self.name}" if self.name else "The cluster"

@@ -15,9 +15,9 @@ from modelplane_dagster.audit.ownership import Matched, Ownership
 from modelplane_dagster.audit.tolerations import allows, listed
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import DeclaredWorkload
-from modelplane_dagster.findings import finding
+from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.kube.objects import PodPlacement
-from modelplane_dagster.kube.scheduling import why_not
+from modelplane_dagster.kube.scheduling import untolerated, why_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def _moved(view: ClusterView, match: Matched, live: LiveWorkload, groups: tuple[
         if expected != seen:
             (lost if expected else gained).append(group)
     if not lost and not gained:
-        return None
+        return _tolerates_otherwise(view, match, live, groups)
     says = []
     if lost:
         reason = why_not(live.placement, lost[0].node, daemon=daemon, host_network=live.host_network)
@@ -72,18 +72,49 @@ def _moved(view: ClusterView, match: Matched, live: LiveWorkload, groups: tuple[
         reason = why_not(planned, gained[0].node, daemon=daemon, host_network=match.instance.workload.host_network)
         says.append(f"not expected on {_places(gained)}, and seen there, though by the plan {reason}")
     parts = _parts(planned, live.placement)
-    message = f"{match.instance.component.key}: {live.kind} {live.name} is {'; '.join(says)}."
-    found = finding(
-        "PlanDisagrees",
-        f"component/{view.name}/{match.instance.component.key}",
-        message,
-        fix=f"Correct the {listed(parts)} in the chart of {match.instance.component.key} or in its declaration, so that "
-        "both say the same.",
-    )
     return Difference(
         match.instance.workload,
-        Told(found, frozenset(g.place for g in (*lost, *gained))),
+        Told(_said(view, match, live, "; ".join(says), parts), frozenset(g.place for g in (*lost, *gained))),
         frozenset(name for g in (*lost, *gained) for name in g.names),
+    )
+
+
+def _said(view: ClusterView, match: Matched, live: LiveWorkload, says: str, parts: list[str]) -> Finding:
+    key = match.instance.component.key
+    return finding(
+        "PlanDisagrees",
+        f"component/{view.name}/{key}",
+        f"{key}: {live.kind} {live.name} is {says}.",
+        fix=f"Correct the {listed(parts)} in the chart of {key} or in its declaration, so that both say the same.",
+    )
+
+
+def _tolerates_otherwise(
+    view: ClusterView, match: Matched, live: LiveWorkload, groups: tuple[Group, ...]
+) -> Difference | None:
+    """Other pools' taints tolerated, or its own no longer, where for now the selectors alone decide: it comes to light
+    with the next node or the next change of a label."""
+    keys = {t.key for p in view.pools for t in p.taints}
+    opened: list[Group] = []
+    shut: list[Group] = []
+    for group in groups:
+        taints = tuple(t for t in group.node.taints if t.key in keys)
+        expected, seen = (not untolerated(p.tolerations, taints) for p in (match.instance.placement, live.placement))
+        if expected != seen:
+            (shut if expected else opened).append(group)
+    if not opened and not shut:
+        return None
+    says = []
+    if opened:
+        says.append(
+            f"not expected to tolerate the taints of {_places(opened)}, and seen to: its selectors alone keep it off"
+        )
+    if shut:
+        says.append(f"expected to tolerate the taints of {_places(shut)}, and seen not to")
+    places = frozenset(g.place for g in (*opened, *shut))
+    # What the pods reach is the same by both, so it explains nothing that the reach audit would find.
+    return Difference(
+        match.instance.workload, Told(_said(view, match, live, "; ".join(says), ["tolerations"]), places), frozenset()
     )
 
 

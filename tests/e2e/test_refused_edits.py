@@ -74,7 +74,12 @@ def hide_folder(fleet: Site) -> None:
 
 # What is edited: the edit, reconcile's exit status, a code that the command line names, and what is an orphan then.
 EDITS = {
-    "class claims what the cloud lacks": (edit_class, 3, "UnsupportedDevices", ["component/civo-london/dra-driver-cpu"]),
+    "class claims what the cloud lacks": (
+        edit_class,
+        3,
+        "UnsupportedDevices",
+        ["component/civo-london/dra-driver-cpu"],
+    ),
     "class loses its driver": (drop_driver, 3, "PoolRoleChanged", ["component/civo-london/dra-driver-cpu"]),
     "class deleted": (delete("classes.yaml"), 1, "ClassNotFound", []),
     "class broken": (break_file("classes.yaml"), 1, "InvalidYaml", []),
