@@ -12,11 +12,9 @@ from assets.session import of
 from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.cluster_plan import ClusterPlan
 from modelplane_dagster.components.types import JoinedComponent
-from modelplane_dagster.errors import ModelplaneError
 from modelplane_dagster.findings import Severity, has_errors
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.sources import SOURCES
-from resources.session import Session
 from resources.steps import ensure_base, ensure_component, ensure_control_plane, ensure_pool
 
 
@@ -87,7 +85,7 @@ def _claimed_drivers(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         required_resource_keys=REQUIRES,
     )
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        current = _judged(of(context), plan)
+        current = of(context).judged_or_planned(plan.name)
         rows = [
             {"driver": d, "pool": p.name, "class": p.class_name, "because": f"class {p.class_name} claims it"}
             for p in (current.view.pools if current.view else ())
@@ -106,15 +104,6 @@ def _claimed_drivers(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         )
 
     return _asset
-
-
-def _judged(session: Session, plan: ClusterPlan) -> ClusterPlan:
-    """The plan with what runs taken into account; where that can't be read, the manifests' own verdict stands, and every
-    writing step asks again and refuses by itself."""
-    try:
-        return session.judged(plan.name)
-    except ModelplaneError:
-        return session.plan(plan.name)
 
 
 def _ready_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:

@@ -15,7 +15,7 @@ from modelplane_dagster.accounts import Account
 from modelplane_dagster.cluster_plan import ClusterPlan, Planner
 from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.types import Component, CustomResource
-from modelplane_dagster.errors import NotReadyError, UnreadableError
+from modelplane_dagster.errors import ModelplaneError, NotReadyError, UnreadableError
 from modelplane_dagster.findings import has_errors, ordered
 from modelplane_dagster.gate import (
     Admission,
@@ -116,6 +116,14 @@ class Session:
             return plan
         found = ordered([*plan.gate.findings, *more])
         return replace(plan, gate=GateResult("refused" if has_errors(found) else plan.gate.verdict, found))
+
+    def judged_or_planned(self, name: str, observed: ObservedCluster | None = None) -> ClusterPlan:
+        """For those who only tell: where what runs can't be read, the manifests' own verdict stands. What writes asks
+        `admit`, which then refuses."""
+        try:
+            return self.judged(name, observed)
+        except ModelplaneError:
+            return self.plan(name, observed)
 
     def _running(
         self, plan: ClusterPlan, observed: ObservedCluster | None, record: Record | None
