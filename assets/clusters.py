@@ -18,6 +18,9 @@ from modelplane_dagster.sources import SOURCES
 from resources.steps import ensure_base, ensure_component, ensure_control_plane, ensure_pool
 
 
+_NOTHING_SAID = "nothing can be said while the manifests are unknown"
+
+
 def cluster_assets(build: Build, plan: ClusterPlan) -> Iterator[dg.AssetsDefinition]:
     """Every asset of a cluster; only `claimed_drivers` where the manifests leave the claimed drivers unknown."""
     yield _claimed_drivers(build, plan)
@@ -53,7 +56,7 @@ def gate_checks(plan: ClusterPlan, key: dg.AssetKey) -> list[dg.AssetCheckResult
             passed=False if unknown else None,
             text=text if has_errors(gate) or unknown else "",
         ),
-        check("placement_plan", key, placement, passed=False if unknown else None),
+        check("placement_plan", key, placement, passed=False if unknown else None, text=_NOTHING_SAID if unknown else ""),
         check("manifests", key, [f for f in files if unknown or f.severity is not Severity.ERROR]),
     ]
 
