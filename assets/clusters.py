@@ -17,7 +17,6 @@ from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.sources import SOURCES
 from resources.steps import ensure_base, ensure_component, ensure_control_plane, ensure_pool
 
-
 _NOTHING_SAID = "nothing can be said while the manifests are unknown"
 
 
@@ -56,7 +55,9 @@ def gate_checks(plan: ClusterPlan, key: dg.AssetKey) -> list[dg.AssetCheckResult
             passed=False if unknown else None,
             text=text if has_errors(gate) or unknown else "",
         ),
-        check("placement_plan", key, placement, passed=False if unknown else None, text=_NOTHING_SAID if unknown else ""),
+        check(
+            "placement_plan", key, placement, passed=False if unknown else None, text=_NOTHING_SAID if unknown else ""
+        ),
         check("manifests", key, [f for f in files if unknown or f.severity is not Severity.ERROR]),
     ]
 

@@ -9,12 +9,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.build import build_defs
 from assets.converge import targets, tick
 from assets.keys import claimed, cluster_key, model_key
 from assets.summaries import Seen, observation
 from tests.definitions.manifests import CLASSES, GOOD, MODEL, fleet
-from tests.definitions.worlds import settings
+from tests.definitions.worlds import build
 
 pytestmark = pytest.mark.dagster
 EAST = tuple(cluster_key("east", leaf) for leaf in ("claimed_drivers", "control_plane", "pool_l4"))
@@ -63,20 +62,10 @@ def run(
         op_selection=None,
         remote_job_origin=None,
         job_code_origin=None,
-        asset_graph=build_defs(fleet(), settings_nowhere(), no_world).resolve_asset_graph(),
+        asset_graph=build(fleet()).resolve_asset_graph(),
     )
     if status is dg.DagsterRunStatus.SUCCESS:
         instance.report_run_canceled(made)
-
-
-def settings_nowhere() -> Any:
-    from pathlib import Path
-
-    return settings(Path("/nowhere"))
-
-
-def no_world() -> None:
-    raise AssertionError
 
 
 def asked(instance: dg.DagsterInstance, cursor: str | None = None, *, now: float | None = None) -> list[list[str]]:
@@ -206,7 +195,7 @@ def test_a_tick_that_asks_nothing_keeps_its_cursor(instance: dg.DagsterInstance)
 
 
 def test_the_loaded_sensor_asks_for_the_whole_cluster(instance: dg.DagsterInstance) -> None:
-    defs = build_defs(fleet(CLASSES, GOOD, MODEL), settings_nowhere(), no_world)
+    defs = build(fleet(CLASSES, GOOD, MODEL))
     sensor = defs.get_repository_def().get_sensor_def("converge")
     see(instance, claimed("rack"), "differs")
     with dg.build_sensor_context(instance=instance) as context:

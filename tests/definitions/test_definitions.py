@@ -17,21 +17,12 @@ from modelplane_dagster.manifests.fleet import Fleet
 from resources.files import load_fleet
 from resources.world import live_world
 from tests.definitions.manifests import CLASSES, GOOD, MODEL, REFUSED, UNKNOWN, fleet
-from tests.definitions.worlds import settings
+from tests.definitions.worlds import build, settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SNAPSHOT = Path(__file__).with_name("graph.json")
 DEMO = [ROOT / "fleet", ROOT / "recipes"]
 EMPTY = fleet()
-
-
-def no_world() -> None:
-    msg = "loading definitions opened the world"
-    raise AssertionError(msg)
-
-
-def build(of: Fleet, **more: bool) -> dg.Definitions:
-    return build_defs(of, settings(Path("/nowhere"), **more), no_world)
 
 
 @pytest.fixture

@@ -134,8 +134,10 @@ def test_a_refused_step_says_the_gates_sentence(world: RecordingWorld) -> None:
     result = bench.run([cluster_key("amd-on-eks", "pool_l4")])
     failed = [e.step_failure_data.user_failure_data for e in result.all_events if e.is_step_failure]
     assert [f.description for f in failed if f] == [
-        "UnsupportedDevices: Class amd-eks claims the device gpu of driver gpu.amd.com, which EKS doesn't support; EKS "
-        "supports dra.cpu, dra.net, gpu.nvidia.com."
+        (
+            "UnsupportedDevices: Class amd-eks claims the device gpu of driver gpu.amd.com, which EKS doesn't support; EKS "
+            "supports dra.cpu, dra.net, gpu.nvidia.com."
+        )
     ]
 
 

@@ -12,7 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
+
+from assets.build import build_defs
 from modelplane_dagster.accounts import Account
+from modelplane_dagster.manifests.fleet import Fleet
 from resources.clouds.seam import CloudCluster, ClusterRef, InstanceType, Progress
 from resources.settings import Settings
 
@@ -111,7 +115,7 @@ def recording_world(folder: Path) -> Iterator[RecordingWorld]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - the server's own names
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
 
         def log_message(self, *args: object) -> None:
             """Quiet."""
@@ -142,3 +146,13 @@ def _reply(path: str) -> tuple[int, dict[str, Any]]:
 
 def settings(home: Path, **more: Any) -> Settings:
     return Settings(fleet=(), target="live", home=home, grace=0.0, **more)
+
+
+def no_world() -> RecordingWorld:
+    msg = "something that must only read manifests opened the world"
+    raise AssertionError(msg)
+
+
+def build(of: Fleet, **more: Any) -> dg.Definitions:
+    """The graph of a fleet whose world must stay closed."""
+    return build_defs(of, settings(Path("/nowhere"), **more), no_world)
