@@ -16,18 +16,11 @@ from modelplane_dagster.cluster_plan import ClusterPlan, Planner
 from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.types import Component, CustomResource
 from modelplane_dagster.errors import NotReadyError, UnreadableError
-from modelplane_dagster.findings import has_errors, ordered
-from modelplane_dagster.gate import (
-    Admission,
-    GateResult,
-    RunningPool,
-    admit,
-    drivers_from_labels,
-    judge_running,
-)
+from modelplane_dagster.gate import Admission, admit
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool, Record
 from modelplane_dagster.plan import FleetPlan, plan_fleet
+from modelplane_dagster.running import judged
 from modelplane_dagster.summary import ClusterSummary, summarise
 from resources import lease as leases
 from resources.clouds.seam import CloudCluster, ClusterRef
@@ -110,23 +103,8 @@ class Session:
         if plan.view is None:
             return plan
         record = self.records.read(name)
-        running = self._running(plan, observed, record)
-        more = judge_running(plan.view, running, recorded_account=record.account if record else None, places=self.fleet)
-        if not more:
-            return plan
-        found = ordered([*plan.gate.findings, *more])
-        return replace(plan, gate=GateResult("refused" if has_errors(found) else plan.gate.verdict, found))
-
-    def _running(
-        self, plan: ClusterPlan, observed: ObservedCluster | None, record: Record | None
-    ) -> tuple[RunningPool, ...]:
-        recorded = dict(record.pools) if record else {}
-        drivers = {name: frozenset(found) for name, found in recorded.items()}
-        if plan.source != "Existing" and record is not None:
-            for name, pool in self._pools(plan, observed).items():
-                told = drivers_from_labels(pool.labels, (t.key for t in pool.taints))
-                drivers[name] = drivers.get(name, frozenset()) | told
-        return tuple(RunningPool(name, found) for name, found in sorted(drivers.items()))
+        pools = self._pools(plan, observed) if plan.source != "Existing" and record is not None else {}
+        return judged(plan, record=record, pools=pools, places=self.fleet)
 
     def _pools(self, plan: ClusterPlan, observed: ObservedCluster | None) -> Mapping[str, ObservedPool]:
         if observed is not None:

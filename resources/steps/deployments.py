@@ -166,7 +166,9 @@ def _retire(
     session: Session, plan: FleetPlan, deployment: ModelDeployment, placement: Placement, placed: Counter[str]
 ) -> bool:
     """Takes away replicas beyond the number that the manifest asks for, and those on clusters whose taints drain them:
-    the two updates that the API defines. A replica that merely isn't placed any more is left as it is."""
+    the two updates that the API defines. A replica that merely isn't placed any more is left as it is, and so is one on a
+    cluster that is refused, unknown, or named by no manifest."""
+    admitted = {c.name for c in plan.clusters if c.gate.verdict == "pass"}
     live = [
         (cluster, r)
         for cluster, observed in sorted((plan.observed or {}).items())
@@ -176,7 +178,7 @@ def _retire(
     ]
     surplus = len(live) - deployment.spec.replicas
     wrote = False
-    for cluster, _ in live:
+    for cluster in dict.fromkeys(c for c, _ in live if c in admitted):
         if surplus <= 0:
             break
         there = sum(1 for c, _ in live if c == cluster)
