@@ -66,13 +66,15 @@ class Room:
 def place_all(
     fleet: Fleet, offers: Sequence[ClusterOffer], *, held: Sequence[HeldReplica] = ()
 ) -> tuple[Placement, ...]:
-    """Every deployment in order of namespace and name, each seeing the room that the ones before it left. `held` are
-    replicas on clusters that offer nothing, and that count all the same."""
+    """Every deployment, sorted by namespace and name. `held` are replicas on clusters that offer nothing, and that count
+    all the same.
+
+    Each sees the room that the ones before it left: what runs already comes first, then those with the fewest clusters to
+    choose from, so that one that may go anywhere doesn't take the only place of another; then by name.
+    """
     rooms: dict[str, Room] = {}
     placer = _Placer(offers, rooms, held)
-    existing = [key for key in sorted(fleet.deployments) if key in placer.running]
-    # What runs already takes its room before anything new is placed.
-    order = [*existing, *(key for key in sorted(fleet.deployments) if key not in set(existing))]
+    order = sorted(fleet.deployments, key=lambda key: (key not in placer.running, placer.choice(fleet, key), key))
     done = {key: placer.place(fleet, key, fleet.deployments[key]) for key in order}
     return tuple(done[key] for key in sorted(done))
 
@@ -114,6 +116,11 @@ class _Placer:
             self.rooms[name] = Room({p.name: [Counter() for _ in range(_size(offer, p))] for p in offer.view.pools})
             self.free[name] = self.rooms[name].free()
         return self.rooms[name]
+
+    def choice(self, fleet: Fleet, key: tuple[str, str]) -> int:
+        """How many clusters the deployment's selector leaves it."""
+        wanted = fleet.deployments[key].spec.template.spec.cluster_selector.match_labels
+        return sum(_selected(wanted, offer) for offer in self.offers) if wanted else len(self.offers)
 
     def place(self, fleet: Fleet, key: tuple[str, str], deployment: ModelDeployment) -> Placement:
         search = _Search(fleet, key, deployment)
@@ -171,6 +178,10 @@ def _size(offer: ClusterOffer, pool: PoolView) -> int:
     return offer.nodes.get(pool.name, 0)
 
 
+def _selected(labels: Mapping[str, str], offer: ClusterOffer) -> bool:
+    return not labels or all(offer.view.labels.get(k) == v for k, v in labels.items())
+
+
 def _tolerated(deployment: ModelDeployment, offer: ClusterOffer, *effects: str) -> bool:
     """The cluster's own taints against the deployment's tolerations: NoSchedule keeps new replicas away, NoExecute drains."""
     if not offer.view.taints:
@@ -196,8 +207,7 @@ class _Search:
         self.held: list[Finding] = []
 
     def selects(self, offer: ClusterOffer) -> bool:
-        wanted = self.deployment.spec.template.spec.cluster_selector.match_labels
-        return not wanted or all(offer.view.labels.get(k) == v for k, v in wanted.items())
+        return _selected(self.deployment.spec.template.spec.cluster_selector.match_labels, offer)
 
     def matches(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> bool:
         return self._match(engine, member, pool, offer) is not None

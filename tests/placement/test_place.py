@@ -94,6 +94,18 @@ def test_deployments_see_the_room_that_others_left() -> None:
     ]
 
 
+def test_the_one_with_the_fewest_clusters_to_choose_from_goes_first() -> None:
+    made = fleet(
+        ONE,
+        cluster("a", "EKS", pool("p", "one"), labels={"region": "east"}),
+        cluster("b", "EKS", pool("p", "one"), labels={"region": "west"}),
+        deployment("anywhere", SIMPLE),
+        deployment("m", SIMPLE, select={"region": "east"}),
+    )
+    found = place_all(made, offers(made))
+    assert [(p.name, [r.cluster for r in p.replicas]) for p in found] == [("anywhere", ["b"]), ("m", ["a"])]
+
+
 def test_two_replicas_share_a_node_that_has_the_devices() -> None:
     made = fleet(TWO, cluster("a", "EKS", pool("p", "two", 1)), deployment("m", SIMPLE, replicas=2))
     assert where(place(made)) == [f"a {ON}p", f"a {ON}p"]
