@@ -48,7 +48,9 @@ def cpus(groups: int = 1, each: int | str = 6, **more: Any) -> Body:
     return device(CPU, groups, capacity={"cpu": {"value": str(each)}}, **more)
 
 
-def cls(name: str, *devices: Body, source: str = "", accelerator: Body | None = None, machine: Body | None = None) -> Body:
+def cls(
+    name: str, *devices: Body, source: str = "", accelerator: Body | None = None, machine: Body | None = None
+) -> Body:
     """Without a source the class has no provisioning, as for clusters of one's own."""
     spec: Body = {"devices": list(devices)}
     if source:

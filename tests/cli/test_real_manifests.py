@@ -66,7 +66,7 @@ def test_a_file_alone(cli: Cli, name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_nothing_of_a_file_is_dropped_in_silence(cli: Cli, name: str) -> None:
     """Every document is a class, a cluster, a deployment or an account, or a notice names its kind."""
-    import yaml  # noqa: PLC0415 - another reader than the product's
+    import yaml
 
     path: Path = shared("manifests", name)
     kinds = [d["kind"] for d in yaml.safe_load_all(path.read_text()) if d]

@@ -25,7 +25,9 @@ NVIDIA_EKS = [
 ]
 
 
-def planned(source: str, *devices: dict[str, Any], accelerator: dict[str, Any] | None = None, **more: Any) -> ClusterPlan:
+def planned(
+    source: str, *devices: dict[str, Any], accelerator: dict[str, Any] | None = None, **more: Any
+) -> ClusterPlan:
     """A cluster of one pool `p` whose class `k` has these devices."""
     own = more.pop("pool", ZONES if source == "GKE" else {})
     made = cls("k", *devices, source="" if source == "Existing" else source, accelerator=accelerator)
@@ -147,8 +149,10 @@ def test_what_the_gate_says_of_a_class(source: str, devices: Any, accelerator: A
 def test_a_refusal_names_class_device_driver_source_and_what_it_supports() -> None:
     plan = planned("EKS", device(AMD, name="mi300x"))
     assert [f.message for f in plan.gate.findings] == [
-        "Class k claims the device mi300x of driver gpu.amd.com, which EKS doesn't support; EKS supports dra.cpu, "
-        "dra.net, gpu.nvidia.com."
+        (
+            "Class k claims the device mi300x of driver gpu.amd.com, which EKS doesn't support; EKS supports dra.cpu, "
+            "dra.net, gpu.nvidia.com."
+        )
     ]
     place = plan.gate.findings[0].place
     assert place is not None

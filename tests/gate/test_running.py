@@ -82,8 +82,10 @@ def test_the_refusal_says_what_runs_and_where_the_pool_stands() -> None:
     (found,) = plan.clusters[0].gate.findings
     assert (found.subject, found.message) == (
         "pool/c/p",
-        "Pool p runs as a GPU pool for gpu.nvidia.com, and class k no longer claims gpu.nvidia.com; a running pool neither "
-        "loses a driver nor changes its role.",
+        (
+            "Pool p runs as a GPU pool for gpu.nvidia.com, and class k no longer claims gpu.nvidia.com; a running pool neither "
+            "loses a driver nor changes its role."
+        ),
     )
     assert found.place is not None
     assert (found.place.file, found.place.line) == ("fleet.yaml", 4)

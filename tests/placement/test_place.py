@@ -15,7 +15,9 @@ from tests.made import cls, cluster, cpus, deployment, engine, fleet, member, nv
 
 GPU = request('device.driver == "gpu.nvidia.com"', 1, "gpu")
 EIGHT = request('device.driver == "gpu.nvidia.com"', 8, "gpu")
-BIG = request('device.driver == "gpu.nvidia.com" && device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("70Gi")) >= 0')
+BIG = request(
+    'device.driver == "gpu.nvidia.com" && device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("70Gi")) >= 0'
+)
 ONE = cls("one", nvidia(1), source="EKS")
 TWO = cls("two", nvidia(2), source="EKS")
 H100 = cls("h100", nvidia(8, "80Gi"), source="EKS")
@@ -256,14 +258,18 @@ def test_fewer_replicas_keep_the_first_by_name() -> None:
 
 
 def test_a_replica_that_may_run_where_nobody_can_look_counts() -> None:
-    made = fleet(ONE, cluster("a", "EKS", pool("p", "one")), cluster("b", "EKS", pool("p", "one")), deployment("m", SIMPLE))
+    made = fleet(
+        ONE, cluster("a", "EKS", pool("p", "one")), cluster("b", "EKS", pool("p", "one")), deployment("m", SIMPLE)
+    )
     placement = place(made, b={"unread": "the API drops connections"})
     assert (placement.verdict, where(placement)) == ("unplaced", [])
     assert [(f.code, f.message) for f in placement.findings] == [
         (
             "ReplicaHeld",
-            "A replica of m on cluster b counts and is left as it is: whether a replica runs there can't be read: the API "
-            "drops connections.",
+            (
+                "A replica of m on cluster b counts and is left as it is: whether a replica runs there can't be read: the API "
+                "drops connections."
+            ),
         )
     ]
 
@@ -317,7 +323,9 @@ def test_members_that_ask_for_different_devices_stand_on_pools_of_their_own() ->
         deployment(
             "m",
             engine(
-                member(request('device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("30Gi")) < 0'), role="Leader"),
+                member(
+                    request('device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("30Gi")) < 0'), role="Leader"
+                ),
                 member(BIG, role="Worker", worker={"nodes": 2}),
             ),
         ),
@@ -356,7 +364,10 @@ def test_a_gang_that_runs_split_stays_split() -> None:
 
 
 def test_prefill_and_decode_are_two_engines_of_one_cluster() -> None:
-    prefill, decode = engine(member(BIG), name="prefill", phase="Prefill"), engine(member(GPU), name="decode", phase="Decode")
+    prefill, decode = (
+        engine(member(BIG), name="prefill", phase="Prefill"),
+        engine(member(GPU), name="decode", phase="Decode"),
+    )
     made = fleet(
         ONE,
         H100,

@@ -154,7 +154,7 @@ def test_objects_of_our_own_are_compared_one_by_one() -> None:
     if not whole:
         (own, *_) = [c for c in PLAN.installed if object_digests(c)]
         whole = object_digests(own)
-    first = sorted(whole)[0]
+    first = min(whole)
     assert component(own.key, objects={**whole, first: "sha256:0"}) == "its manifests differ"
     without = {k: v for k, v in whole.items() if k != first}
     assert component(own.key, objects=without) == f"{first} isn't there"

@@ -226,6 +226,8 @@ def test_two_processes_print_the_same_bytes(form: str, tmp_path: Path) -> None:
     ],
 )
 def test_values_that_no_json_holds_are_findings_or_printed(spelt: str) -> None:
-    body = json.dumps(cls("k", nvidia(), source="EKS")).replace('"capacity"', f'"attributes": {{"a": {spelt}}}, "capacity"')
+    body = json.dumps(cls("k", nvidia(), source="EKS")).replace(
+        '"capacity"', f'"attributes": {{"a": {spelt}}}, "capacity"'
+    )
     made = build_fleet([("a.yaml", body.encode()), ("b.yaml", text(cluster("c", "EKS", pool("p", "k"))))])
     assert orjson.loads(orjson.dumps(plan_document(plan_fleet(made))))["fingerprint"].startswith("sha256:")

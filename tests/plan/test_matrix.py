@@ -58,7 +58,13 @@ def test_a_tag_alone_changes_what_is_installed_and_not_what_is_supported() -> No
     assert kept - left == {"nodewright-operator"}
 
 
-NVIDIA_PARTS = {"gpu-operator", "nvidia-dra-driver-gpu", "dra-driver-critical-pods-quota", "nvsentinel", "gpu-operator-toolkit-hardening"}
+NVIDIA_PARTS = {
+    "gpu-operator",
+    "nvidia-dra-driver-gpu",
+    "dra-driver-critical-pods-quota",
+    "nvsentinel",
+    "gpu-operator-toolkit-hardening",
+}
 ALL_SOURCES = ("EKS", "GKE", "AKS", "Nebius", "Vultr", "Civo", "Existing")
 
 

@@ -65,7 +65,9 @@ def seen(draw: st.DrawFn) -> ObservedCluster:
 
     plane = draw(st.sampled_from([None, ObservedControlPlane("ready", "1.36", ours=True, account="")]))
     pool_names = [f"{k}-pool" for k in draw(st.lists(st.sampled_from([*sorted(DEVICES), "lost"]), unique=True))]
-    keys = draw(st.lists(st.sampled_from(["cert-manager", "dra-driver-cpu", "nvidia-dra-driver-gpu", "gone"]), unique=True))
+    keys = draw(
+        st.lists(st.sampled_from(["cert-manager", "dra-driver-cpu", "nvidia-dra-driver-gpu", "gone"]), unique=True)
+    )
     return ObservedCluster(
         name="c",
         control_plane=part(plane),
@@ -119,7 +121,9 @@ def resolved(objects: tuple[dict[str, Any], ...]) -> ClusterView | None:
 
 keeps = st.dictionaries(
     st.sampled_from(["node-feature-discovery", "nvidia-dra-driver-gpu", "dra-driver-cpu"]),
-    st.builds(Kept, st.frozensets(st.sampled_from(["gpu-pool", "old"])), st.frozensets(st.sampled_from(["amd.com/gpu"]))),
+    st.builds(
+        Kept, st.frozensets(st.sampled_from(["gpu-pool", "old"])), st.frozensets(st.sampled_from(["amd.com/gpu"]))
+    ),
     max_size=2,
 )
 
@@ -138,7 +142,7 @@ def test_sharing_a_shape_changes_no_result(objects: Any, others: list[str], keep
         joined, audit = shapes.plan(own, parts, keep)
         direct = join(own, parts, keep=keep)
         checked = audit_plan(own, direct.components)
-        assert [(c.key, c.install, c.reason, c.values, c.manifests, c.prepares, c.serves) for c in joined.components] == [
-            (c.key, c.install, c.reason, c.values, c.manifests, c.prepares, c.serves) for c in direct.components
-        ]
+        assert [
+            (c.key, c.install, c.reason, c.values, c.manifests, c.prepares, c.serves) for c in joined.components
+        ] == [(c.key, c.install, c.reason, c.values, c.manifests, c.prepares, c.serves) for c in direct.components]
         assert (joined.findings, audit.findings, audit.rows) == (direct.findings, checked.findings, checked.rows)
