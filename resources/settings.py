@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,5 +79,16 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
         webserver=env.get("MODELPLANE_WEBSERVER", ""),
         reconcile=env.get("MODELPLANE_RECONCILE") == "1",
         # A node of the lab is whole in a second or two; a real one takes minutes to pull its daemons' images.
-        grace=float(env.get("MODELPLANE_GRACE", "120" if target == "live" else "2")),
+        grace=_seconds("MODELPLANE_GRACE", env.get("MODELPLANE_GRACE") or ("120" if target == "live" else "2")),
     )
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        msg = f"{name} is {text!r}; it is a number of seconds."
+        raise ConfigError(msg)
+    return value
