@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from assets.pauses import Pauses
 
 
@@ -28,7 +30,7 @@ def test_progress_is_asked_at_once() -> None:
 
 def test_what_makes_no_progress_waits_longer_each_time_up_to_half_an_hour() -> None:
     times = asked(["failed"], until=9000.0)
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
     assert gaps == [30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1800.0, 1800.0, 1800.0]
 
 
