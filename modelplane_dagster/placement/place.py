@@ -159,8 +159,9 @@ class _Placer:
 
     def _rank(self, offer: ClusterOffer, own: Counter[str]) -> tuple[int, int, int]:
         """Fewest own replicas, most free nodes, name; the offers stand in order of their names."""
-        self.room(offer)
         name = offer.view.name
+        if name not in self.rooms:
+            self.room(offer)
         return own[name], -self.free[name], self.index[name]
 
     def _settle(self, offer: ClusterOffer, fit: tuple[ReplicaPlacement, Room]) -> ReplicaPlacement:
