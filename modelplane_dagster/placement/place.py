@@ -36,31 +36,51 @@ if TYPE_CHECKING:
     from modelplane_dagster.manifests.fleet import Fleet
 
 
+@dataclass(frozen=True, slots=True)
+class PoolRoom:
+    """A pool's nodes: how many of them nothing is taken of, and what is taken of each of the others, by device."""
+
+    free: int
+    used: tuple[Counter[str], ...] = ()
+
+    def less(self, asks: Counter[str], limits: Mapping[str, int], *, count: int) -> PoolRoom | None:
+        """With the asks taken of `count` nodes, one pod a node, fullest first; None where there is no room."""
+        if not asks:
+            # A pod that claims nothing still stands on a node of the pool, and shares it.
+            return self if count <= self.free + len(self.used) else None
+        if any(asked > limits[name] for name, asked in asks.items()):
+            return None
+        fitting = [i for i, n in enumerate(self.used) if all(n[name] + asks[name] <= limits[name] for name in asks)]
+        fitting = sorted(fitting, key=lambda i: -self.used[i].total())[:count]
+        fresh = count - len(fitting)
+        if fresh > self.free:
+            return None
+        used = list(self.used)
+        for index in fitting:
+            used[index] = used[index] + asks
+        return PoolRoom(self.free - fresh, (*used, *(Counter(asks) for _ in range(fresh))))
+
+
 @dataclass(slots=True)
 class Room:
-    """What is free on a cluster: by pool, a list of nodes with what is taken of each device."""
+    """What is free on a cluster, by pool. A copy shares what neither changes."""
 
-    nodes: dict[str, list[Counter[str]]] = field(default_factory=dict)
+    pools: dict[str, PoolRoom] = field(default_factory=dict)
 
     def free(self) -> int:
         """Nodes of which nothing is taken."""
-        return sum(1 for nodes in self.nodes.values() for node in nodes if not node)
+        return sum(p.free for p in self.pools.values())
 
     def take(self, pool: PoolView, asks: Counter[str], *, count: int) -> bool:
         """Takes `count` nodes' worth, one pod a node; False, and nothing taken, where there is no room."""
-        limits = {d.name: d.count for d in pool.devices}
-        fitting = [
-            n for n in self.nodes[pool.name] if all(n[name] + asked <= limits[name] for name, asked in asks.items())
-        ]
-        if len(fitting) < count:
+        left = self.pools[pool.name].less(asks, {d.name: d.count for d in pool.devices}, count=count)
+        if left is None:
             return False
-        # A pod that claims nothing still takes its place on a node of the pool, and shares it.
-        for node in sorted(fitting, key=lambda n: -n.total())[:count]:
-            node.update(asks)
+        self.pools[pool.name] = left
         return True
 
     def copy(self) -> Room:
-        return Room({pool: [Counter(n) for n in nodes] for pool, nodes in self.nodes.items()})
+        return Room(dict(self.pools))
 
 
 def place_all(
@@ -113,7 +133,7 @@ class _Placer:
     def room(self, offer: ClusterOffer) -> Room:
         name = offer.view.name
         if name not in self.rooms:
-            self.rooms[name] = Room({p.name: [Counter() for _ in range(_size(offer, p))] for p in offer.view.pools})
+            self.rooms[name] = Room({p.name: PoolRoom(_size(offer, p)) for p in offer.view.pools})
             self.free[name] = self.rooms[name].free()
         return self.rooms[name]
 
@@ -159,8 +179,9 @@ class _Placer:
 
     def _rank(self, offer: ClusterOffer, own: Counter[str]) -> tuple[int, int, int]:
         """Fewest own replicas, most free nodes, name; the offers stand in order of their names."""
-        self.room(offer)
         name = offer.view.name
+        if name not in self.rooms:
+            self.room(offer)
         return own[name], -self.free[name], self.index[name]
 
     def _settle(self, offer: ClusterOffer, fit: tuple[ReplicaPlacement, Room]) -> ReplicaPlacement:
@@ -294,7 +315,7 @@ class _Search:
                     asks[device.name] += request.count
                 if not trial.take(pool, asks, count=member.worker.nodes if member.worker else 1):
                     return False
-        room.nodes = trial.nodes
+        room.pools = trial.pools
         return True
 
     def _match(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> Match | None:

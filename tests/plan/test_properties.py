@@ -128,17 +128,29 @@ keeps = st.dictionaries(
 )
 
 
+sizes = st.tuples(st.integers(0, 9), st.sampled_from([(None, None), (1, 3), (0, 5), (2, 7)]))
+likes = st.tuples(names, st.sampled_from(["us-east-1", "eu-west-1", ""]), st.lists(sizes, min_size=4, max_size=4))
+
+
+def alike(view: ClusterView, name: str, location: str, each: list[Any]) -> ClusterView:
+    """Another cluster of the same pools: its name, place and sizes are its own."""
+    pools = [
+        replace(p, cluster=name, count=count, minimum=low, maximum=high, zones=("z",) if count % 2 else ())
+        for p, (count, (low, high)) in zip(view.pools, each, strict=False)
+    ]
+    return replace(view, name=name, location=location, pools=tuple(pools), labels={"site": name}, account=name)
+
+
 @BOUNDED
-@given(clusters(), st.lists(names, min_size=1, max_size=3), keeps)
-def test_sharing_a_shape_changes_no_result(objects: Any, others: list[str], keep: dict[str, Kept]) -> None:
-    """Under each name the shared result is what the name alone would give."""
+@given(clusters(), st.lists(likes, min_size=1, max_size=3), keeps)
+def test_sharing_a_shape_changes_no_result(objects: Any, others: list[Any], keep: dict[str, Kept]) -> None:
+    """Under each name the shared result is what the cluster alone would give."""
     view = resolved(objects)
     if view is None:
         return
     parts = components_for(view.source)
     shapes = Shapes()
-    for name in [view.name, *others]:
-        own = replace(view, name=name, pools=tuple(replace(p, cluster=name) for p in view.pools))
+    for own in [view, *(alike(view, *other) for other in others)]:
         joined, audit = shapes.plan(own, parts, keep)
         direct = join(own, parts, keep=keep)
         checked = audit_plan(own, direct.components)

@@ -10,7 +10,7 @@ import pytest
 from modelplane_dagster.errors import KubernetesError, UnreadableError
 from resources.session import Session
 from resources.settings import from_environment
-from resources.steps.cpu_probe import probe_mode
+from resources.steps.cpu_probe import probe_grouped, probe_mode
 from resources.world import World
 from tests.made import cls, cluster, cpus, fleet, pool
 from tests.session.world import FakeApi
@@ -84,3 +84,30 @@ def test_a_refused_probe_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     made = session(tmp_path, Server(refuses=True), monkeypatch)
     with pytest.raises(UnreadableError, match="so the CPU mode is unknown"):
         probe_mode(made, made.plan("c"))
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        (Server(), []),
+        (Server(refuses=True), []),
+        (
+            Server("capacity"),
+            [
+                (
+                    "FieldDropped",
+                    "error",
+                    "cluster/c",
+                    "Cluster c drops capacity.requests from claims, as with DRAConsumableCapacity off; dra.cpu runs in "
+                    "grouped mode there, so a claim takes whole groups.",
+                )
+            ],
+        ),
+    ],
+)
+def test_a_grouped_install_on_a_server_that_drops_the_field_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, expected: Any
+) -> None:
+    made = session(tmp_path, server, monkeypatch)
+    found = probe_grouped(made, "c")
+    assert [(f.code, f.severity.value, f.subject, f.message) for f in found] == expected
