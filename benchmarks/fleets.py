@@ -12,8 +12,9 @@ _BLOCK = {
 _ACCELERATOR = ", accelerator: {type: nvidia-l4, count: 1}"
 
 
-def manifests(clusters: int, deployments: int) -> list[tuple[str, bytes]]:
-    """One file a hundred clusters, with three pools each: two NVIDIA, one CPU."""
+def manifests(clusters: int, deployments: int, *, unlike: bool = False) -> list[tuple[str, bytes]]:
+    """One file a hundred clusters, with three pools each: two NVIDIA, one CPU. `unlike` gives each cluster pool names,
+    labels and bounds of its own, so that no two share a shape."""
     files = []
     out = io.StringIO()
     for source, (_, machine, gpu, cpu) in _BLOCK.items():
@@ -26,7 +27,7 @@ def manifests(clusters: int, deployments: int) -> list[tuple[str, bytes]]:
         out = io.StringIO()
         for number in range(start, min(start + 100, clusters)):
             source = sources[number % len(sources)]
-            out.write(_cluster(f"c{number:05d}", source, _BLOCK[source][0].format()))
+            out.write(_cluster(f"c{number:05d}", source, _BLOCK[source][0].format(), unlike=unlike))
         files.append((f"clusters-{start:05d}.yaml", out.getvalue().encode()))
     files.append(("deployments.yaml", "".join(_deployment(n) for n in range(deployments)).encode()))
     return files
@@ -44,16 +45,18 @@ def _class(name: str, source: str, block: str, kind: str) -> str:
     )
 
 
-def _cluster(name: str, source: str, block: str) -> str:
+def _cluster(name: str, source: str, block: str, *, unlike: bool) -> str:
     low = source.lower()
     zones = ", zones: [us-central1-a]" if source == "GKE" else ""
+    suffix, label = (f"-{name}", f", site: {name}") if unlike else ("", "")
+    bounds = f", minNodeCount: 1, maxNodeCount: {2 + int(name[1:]) % 50}" if unlike else ""
     pools = "".join(
-        f"  - {{name: {pool}, className: {low}-{kind}, nodeCount: 1{zones}}}\n"
+        f"  - {{name: {pool}{suffix}, className: {low}-{kind}, nodeCount: 1{bounds}{zones}}}\n"
         for pool, kind in (("gpu-a", "gpu"), ("gpu-b", "gpu"), ("cpu", "cpu"))
     )
     return (
         f"---\napiVersion: modelplane.ai/v1alpha1\nkind: InferenceCluster\nmetadata: {{name: {name}, labels: "
-        f"{{fleet: bench}}}}\nspec:\n  cluster:\n    source: {source}\n    {block}\n  nodePools:\n{pools}"
+        f"{{fleet: bench{label}}}}}\nspec:\n  cluster:\n    source: {source}\n    {block}\n  nodePools:\n{pools}"
     )
 
 

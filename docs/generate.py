@@ -15,6 +15,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from modelplane_dagster.cli.drivers import matrix
+from modelplane_dagster.cluster_plan import Overlay
 from modelplane_dagster.codes import CODES
 from modelplane_dagster.sources import SOURCES
 from resources.recipes import RecipeFolder, read_recipes
@@ -58,9 +59,10 @@ def findings_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def drivers_page() -> str:
-    """The support matrix as `modelplane-dagster drivers` prints it, and what each source brings of its own."""
-    rows = matrix(None)
+def drivers_page(overlay: Overlay | None = None) -> str:
+    """The support matrix as `modelplane-dagster drivers` prints it, and what each source brings of its own. The shipped
+    page is made without an overlay."""
+    rows = matrix(overlay)
     drivers = sorted({driver for row in rows.values() for driver in row})
     return (
         "\n\n".join(

@@ -162,6 +162,9 @@ class Planner:
 
 def _at_pools(fleet: Fleet, view: ClusterView, findings: list[Finding]) -> list[Finding]:
     """With the place of the pool in its manifest: a source's checks know the pool and no file."""
+    if all(f.place for f in findings):
+        # A place is looked up in the file's text, which is read again for it.
+        return findings
     at = {
         f"pool/{view.name}/{p.name}": fleet.place("InferenceCluster", view.name, ("spec", "nodePools", i))
         for i, p in enumerate(view.pools)

@@ -435,6 +435,11 @@ _MODELS = _area(
             "A selector fails when it is evaluated, which aborts the allocation.",
             "Guard the field with has(), or select on a field that the devices have.",
         ),
+        "ReplicaHeld": (
+            W_,
+            "A replica runs, or may run, on a cluster of which nothing is known for sure; it counts and is left alone.",
+            "Repair that cluster's manifest or its API; then it is placed anew.",
+        ),
         "NotServing": (W_, "A deployment's pods aren't ready.", "Look at the pods' events."),
         "ImageMismatch": (
             W_,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from modelplane_dagster.actions import Action, Orphan, cluster_actions, cluster_orphans, fleet_orphans
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster_plan import ClusterPlan, Keep, Overlay, Planner
-from modelplane_dagster.known import Known, Unknown
+from modelplane_dagster.known import Known
 from modelplane_dagster.observed import ObservedCluster
-from modelplane_dagster.placement import ClusterOffer, Placement, place_all
-from modelplane_dagster.running import judged_against
+from modelplane_dagster.placement import ClusterOffer, HeldReplica, Placement, place_all
+from modelplane_dagster.running import judged
 
 if TYPE_CHECKING:
     from modelplane_dagster.findings import Finding
@@ -58,7 +58,8 @@ def plan_fleet(fleet: Fleet, *, overlay: Overlay | None = None, observed: Observ
     planner = Planner(fleet, overlay)
     clusters = tuple(_plan_one(planner, name, observed) for name in planner.names())
     offers = [offer(c, observed.get(c.name) if observed is not None else None) for c in clusters]
-    placements = place_all(fleet, [o for o in offers if o is not None], held=_held(clusters, observed or {}))
+    held = [h for c in clusters for h in _held(c, (observed or {}).get(c.name))]
+    placements = place_all(fleet, [o for o in offers if o is not None], held=held)
     actions: list[Action] = []
     orphans: list[Orphan] = []
     for cluster in clusters:
@@ -86,11 +87,13 @@ def keep_from(observed: ObservedCluster | None) -> Keep:
 
 def _plan_one(planner: Planner, name: str, observed: Observed | None) -> ClusterPlan:
     seen = observed.get(name) if observed is not None else None
-    mode = seen.cpu_mode.value if seen is not None and isinstance(seen.cpu_mode, Known) else None
+    if seen is None:
+        return planner.plan(name)
+    mode = seen.cpu_mode.value if isinstance(seen.cpu_mode, Known) else None
     plan = planner.plan(name, cpu_mode=mode, keep=keep_from(seen))
-    if seen is None or isinstance(seen.pools, Unknown):
-        return plan
-    return judged_against(plan, seen.record, {} if plan.source == "Existing" else seen.pools.value, planner.fleet)
+    # Where the pools couldn't be read their actions say so; what the record alone tells refuses all the same.
+    pools = seen.pools.value if isinstance(seen.pools, Known) else {}
+    return judged(plan, record=seen.record, pools=pools, places=planner.fleet)
 
 
 def offer(plan: ClusterPlan, observed: ObservedCluster | None) -> ClusterOffer | None:
@@ -104,35 +107,60 @@ def offer(plan: ClusterPlan, observed: ObservedCluster | None) -> ClusterOffer |
         for node in (n.facts for n in observed.live.nodes.value):
             if node.pool in nodes and node.ready and not node.unschedulable and not node.terminating:
                 nodes[node.pool] += 1
-    return ClusterOffer(view=plan.view, admitted=plan.gate.verdict == "pass", nodes=nodes, replicas=tuple(existing))
+    return ClusterOffer(
+        view=plan.view,
+        admitted=plan.gate.verdict == "pass",
+        nodes=nodes,
+        replicas=tuple(existing),
+        unread=_unread(observed) if observed is not None else "",
+    )
 
 
-def _held(clusters: tuple[ClusterPlan, ...], observed: Observed) -> Counter[tuple[str, str]]:
-    """The replicas that run on declared clusters whose manifests leave unknown what they offer."""
-    unknown = (observed.get(c.name) for c in clusters if c.view is None)
-    seen = (o.replicas.value for o in unknown if o is not None and isinstance(o.replicas, Known))
-    return Counter((r.namespace, r.deployment) for replicas in seen for r in replicas)
+def _unread(observed: ObservedCluster) -> str:
+    """Why it isn't known which replicas run there; empty where it is, or where none of ours can."""
+    if isinstance(observed.replicas, Known) or observed.record is None:
+        return ""
+    plane = observed.control_plane
+    if isinstance(plane, Known) and (plane.value is None or plane.value.state == "creating"):
+        return ""
+    return observed.replicas.why
+
+
+def _held(plan: ClusterPlan, observed: ObservedCluster | None) -> list[HeldReplica]:
+    """The replicas that run on a cluster whose manifests are unknown: nobody may touch them, and they count."""
+    if plan.view is not None or observed is None or not isinstance(observed.replicas, Known):
+        return []
+    return [HeldReplica(plan.name, r.namespace, r.deployment) for r in observed.replicas.value]
 
 
 def _deployment_action(placement: Placement, observed: Observed | None) -> Action:
+    """What is placed is made, also where not every replica is."""
     subject = f"deployment/{placement.namespace}/{placement.name}"
-    if placement.verdict != "placed":
+    if not placement.replicas:
         first = placement.findings[0].message if placement.findings else placement.verdict
         return Action("none", subject, first)
-    where = ", ".join(r.cluster for r in placement.replicas)
+    wanted = Counter(r.cluster for r in placement.replicas)
     if observed is None:
-        return Action("create", subject, f"on {where}; nothing was observed")
-    there = {
+        return Action("create", subject, f"on {_names(wanted)}; nothing was observed")
+    missing = wanted - _there(placement, observed)
+    if missing:
+        return Action("create", subject, f"on {_names(missing)}")
+    return Action("none", subject, f"runs on {_names(wanted)}")
+
+
+def _there(placement: Placement, observed: Observed) -> Counter[str]:
+    """How many replicas of the deployment were seen on each cluster."""
+    return Counter(
         name
         for name, cluster in observed.items()
         if isinstance(cluster.replicas, Known)
         for r in cluster.replicas.value
         if (r.namespace, r.deployment) == (placement.namespace, placement.name)
-    }
-    missing = [r.cluster for r in placement.replicas if r.cluster not in there]
-    if missing:
-        return Action("create", subject, f"on {', '.join(missing)}")
-    return Action("none", subject, f"runs on {where}")
+    )
+
+
+def _names(clusters: Counter[str]) -> str:
+    return ", ".join(sorted(clusters.elements()))
 
 
 def _lost_deployments(fleet: Fleet, observed: Observed) -> list[Orphan]:

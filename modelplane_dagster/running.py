@@ -1,4 +1,4 @@
-"""The gate's verdict with what already runs taken into account: the same for a plan, a summary and a step that writes."""
+"""What only the running cluster can add to its plan's verdict: pools that would change their role, another account."""
 
 from __future__ import annotations
 
@@ -15,28 +15,33 @@ if TYPE_CHECKING:
     from modelplane_dagster.observed import ObservedPool, Record
 
 
-def judged_against(
-    plan: ClusterPlan, record: Record | None, pools: Mapping[str, ObservedPool], fleet: Fleet
+def running_pools(source: str, record: Record | None, pools: Mapping[str, ObservedPool]) -> tuple[RunningPool, ...]:
+    """The pools that exist, with the drivers they were made for: by the record, and on a cloud by labels and taints too.
+
+    Without a record nothing was ever made here by us. A recorded pool that its cloud doesn't have isn't running: it was
+    never made, or is gone. `pools` is ignored on an Existing cluster, whose pools no cloud lists.
+    """
+    if record is None:
+        return ()
+    recorded = {name: frozenset(drivers) for name, drivers in record.pools.items()}
+    if source == "Existing":
+        return tuple(RunningPool(name, drivers) for name, drivers in sorted(recorded.items()))
+    found = []
+    for name, pool in sorted(pools.items()):
+        told = drivers_from_labels(pool.labels, (t.key for t in pool.taints))
+        found.append(RunningPool(name, recorded.get(name, frozenset()) | told))
+    return tuple(found)
+
+
+def judged(
+    plan: ClusterPlan, *, record: Record | None, pools: Mapping[str, ObservedPool], places: Fleet | None = None
 ) -> ClusterPlan:
-    """The plan with the reasons that only the running cluster can give. `record` is None for a cluster never changed by
-    us; `pools` are those on the cloud, empty on an Existing cluster."""
+    """The plan with what runs added to its verdict; the plan itself where nothing is added or the verdict is unknown."""
     if plan.view is None:
         return plan
-    running = running_pools(record, pools)
-    more = judge_running(plan.view, running, recorded_account=record.account if record else None, places=fleet)
+    running = running_pools(plan.source, record, pools)
+    more = judge_running(plan.view, running, recorded_account=record.account if record else None, places=places)
     if not more:
         return plan
     found = ordered([*plan.gate.findings, *more])
     return replace(plan, gate=GateResult("refused" if has_errors(found) else plan.gate.verdict, found))
-
-
-def running_pools(record: Record | None, pools: Mapping[str, ObservedPool]) -> tuple[RunningPool, ...]:
-    """Each pool with the drivers it was made for: on record, and what its labels and taints tell. Without a record nothing
-    is ours to compare with."""
-    if record is None:
-        return ()
-    drivers = {name: frozenset(found) for name, found in record.pools.items()}
-    for name, pool in pools.items():
-        told = drivers_from_labels(pool.labels, (t.key for t in pool.taints))
-        drivers[name] = drivers.get(name, frozenset()) | told
-    return tuple(RunningPool(name, found) for name, found in sorted(drivers.items()))

@@ -90,14 +90,17 @@ class FileLock:
         return os.pread(self.fd, 4096, 0).decode("utf-8", "replace") or "unknown"
 
     def release(self) -> None:
-        os.ftruncate(self.fd, 0)
-        fcntl.flock(self.fd, fcntl.LOCK_UN)
-        os.close(self.fd)
+        """Closes our descriptor. It isn't unlocked by name: a child that still holds the descriptor shares the lock, and
+        goes on writing. The holder's name stays for as long as such a child lives."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 @dataclass(slots=True)
 class ClusterLease:
-    """A held lease. `renewing` is the thread that keeps the cluster's Lease alive, None before the API exists."""
+    """A held lease. `renewing` is the thread that keeps the cluster's Lease alive, None before the API exists;
+    `renewed` is when it was last known to be ours, on the monotonic clock."""
 
     cluster: str
     file: FileLock
@@ -107,11 +110,16 @@ class ClusterLease:
     renewing: threading.Thread | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     lost: str = ""
+    renewed: float = 0.0
 
     def check(self) -> None:
-        """Raises ClusterBusyError when another writer took the Lease meanwhile."""
+        """Raises ClusterBusyError when another writer took the Lease meanwhile, or may have: it wasn't renewed in time."""
         if self.lost:
             raise ClusterBusyError(self.lost)
+        since = time.monotonic() - self.renewed
+        if self.client is not None and since > DURATION:
+            msg = f"The lease of cluster {self.cluster} couldn't be renewed for {since:.0f} s, so another writer may hold it."
+            raise ClusterBusyError(msg)
 
     def release(self) -> None:
         self.stop.set()
@@ -158,6 +166,7 @@ def extend(lease: ClusterLease, client: ClusterClient, *, wait: float, announce:
             announce(f"cluster {lease.cluster} is held by {other}; waiting up to {wait:.0f} s")
             told = True
         time.sleep(random.uniform(0.2, 0.5))
+    lease.renewed = time.monotonic()
     lease.client = client
     lease.renewing = threading.Thread(target=_renew, args=(lease,), name=f"lease-{lease.cluster}", daemon=True)
     lease.renewing.start()
@@ -205,6 +214,8 @@ def _expired(spec: dict[str, Any]) -> bool:
         at = datetime.fromisoformat(renewed)
     except ValueError:
         return True
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
     lasts = int(spec.get("leaseDurationSeconds") or DURATION) + SKEW
     return datetime.now(UTC) > at + timedelta(seconds=lasts)
 
@@ -219,7 +230,9 @@ def _renew(lease: ClusterLease) -> None:
                 lease.lost = f"Another writer took cluster {lease.cluster} over: {holder or 'its Lease is gone'}."
                 return
             found["spec"].update(_spec(lease.holder))
+            asked = time.monotonic()
             client.replace(found)
+            lease.renewed = asked
         except ModelplaneError:
             # A renewal that fails is tried again; the Lease stands for two more of them.
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from modelplane_dagster.audit.live import (
@@ -33,7 +33,13 @@ from modelplane_dagster.observed import (
     ObservedReplica,
     Record,
 )
-from modelplane_dagster.placement.workloads import DEPLOYMENT_LABEL, DIGEST_ANNOTATION, NAMESPACE_LABEL
+from modelplane_dagster.placement.workloads import (
+    DEPLOYMENT_LABEL,
+    DIGEST_ANNOTATION,
+    ENGINE_LABEL,
+    NAMESPACE_LABEL,
+    REPLICA_LABEL,
+)
 from resources.releases import ReleaseRecord, read_releases
 
 if TYPE_CHECKING:
@@ -196,16 +202,16 @@ def replicas_from(client: ClusterClient) -> tuple[ObservedReplica, ...]:
     grouped: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for body in bodies:
         labels = body["metadata"]["labels"]
-        key = (labels[NAMESPACE_LABEL], labels[DEPLOYMENT_LABEL], labels.get("modelplane.ai/replica", "0"))
+        key = (labels[NAMESPACE_LABEL], labels[DEPLOYMENT_LABEL], labels.get(REPLICA_LABEL, "0"))
         grouped.setdefault(key, []).append(body)
     return tuple(_replica(key, parts) for key, parts in sorted(grouped.items()))
 
 
 def _replica(key: tuple[str, str, str], parts: list[Mapping[str, Any]]) -> ObservedReplica:
-    pools = {}
+    pools: dict[str, str] = {}
     for body in parts:
-        labels = body["metadata"]["labels"]
-        pools[labels.get("modelplane.ai/engine", "")] = labels.get(POOL_LABEL, "")
+        engine = body["metadata"]["labels"].get(ENGINE_LABEL, "")
+        pools |= {f"{engine}/{role}": pool for role, pool in _member_pools(body["spec"]) if pool}
     digests = {(b["metadata"].get("annotations") or {}).get(DIGEST_ANNOTATION, "") for b in parts}
     return ObservedReplica(
         namespace=key[0],
@@ -215,6 +221,19 @@ def _replica(key: tuple[str, str, str], parts: list[Mapping[str, Any]]) -> Obser
         desired=sum(int((b.get("spec") or {}).get("replicas") or 0) for b in parts),
         digest=digests.pop() if len(digests) == 1 else "",
     )
+
+
+def _member_pools(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The pool that each member's pods are pinned to, by role; empty for pods that are pinned to none."""
+    gang = spec.get("leaderWorkerTemplate")
+    templates = (
+        {"Standalone": spec.get("template")}
+        if gang is None
+        else {"Leader": gang.get("leaderTemplate"), "Worker": gang.get("workerTemplate")}
+    )
+    for role, template in templates.items():
+        pod = (template or {}).get("spec") or {}
+        yield role, str((pod.get("nodeSelector") or {}).get(POOL_LABEL, ""))
 
 
 def observe_cluster(

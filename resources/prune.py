@@ -26,8 +26,8 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-node-lease", "kube-public")
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What pruning a subject would do. `goes` lists it in words; `users` who still uses it, empty for nobody; the
-    fingerprint changes with either."""
+    """What pruning a subject would do. `goes` lists it in words, `takes_along` what the chart's own hooks take with it; the
+    fingerprint changes with either. `users` says who still uses it, empty for nobody, and is asked anew before acting."""
 
     subject: str
     goes: tuple[str, ...]
@@ -102,8 +102,10 @@ def prune(session: Session, subject: str, fingerprint: str, *, unreachable: bool
 
 def _observed(session: Session, name: str) -> tuple[ObservedCluster, LiveCluster]:
     seen = session.observe(name)
-    if seen.live is None or isinstance(seen.live.pods, Unknown) or isinstance(seen.live.nodes, Unknown):
-        why = "; ".join(seen.unread()) or f"the pods of {name} can't be read"
+    parts = () if seen.live is None else (seen.live.pods, seen.live.nodes, seen.live.claims)
+    unread = [p.why for p in parts if isinstance(p, Unknown)]
+    if seen.live is None or unread:
+        why = "; ".join([*seen.unread(), *unread]) or f"{name} can't be read"
         msg = f"Whether {name} is in use can't be read, which counts as in use: {why}"
         raise UnreadableError(msg)
     return seen, seen.live
@@ -216,7 +218,10 @@ def _pool(session: Session, name: str, pool: str) -> PrunePlan:
         if not isinstance(live.nodes, Unknown)
         else frozenset()
     )
-    users = (*((wanted.message,) if wanted else ()), *_live_users(session, name, live, nodes))
+    users = [*((wanted.message,) if wanted else ()), *_live_users(session, name, live, nodes)]
+    if found.joined > len(nodes):
+        # What runs on a node that lacks the label can't be told from what runs elsewhere, so it counts as used.
+        users.append(f"{found.joined - len(nodes)} of its nodes lack the label {POOL_LABEL}={pool}")
 
     def act() -> None:
         session.write(admit_removal(name, subject))

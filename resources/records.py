@@ -34,7 +34,7 @@ class Records:
             )
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             msg = f"The record of cluster {name} can't be read ({type(error).__name__}); nothing is concluded from it."
             raise UnreadableError(msg) from error
 

@@ -77,6 +77,6 @@ def _problem(parsed: object) -> str:
         return "holds no cluster"
     current = parsed.get("current-context")
     contexts = {c.get("name") for c in parsed.get("contexts") or () if isinstance(c, Mapping)}
-    if current not in contexts:
+    if current is None or current not in contexts:
         return "has no current context"
     return ""

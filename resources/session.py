@@ -15,12 +15,12 @@ from modelplane_dagster.accounts import Account
 from modelplane_dagster.cluster_plan import ClusterPlan, Planner
 from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.types import Component, CustomResource
-from modelplane_dagster.errors import NotReadyError, UnreadableError
+from modelplane_dagster.errors import ModelplaneError, NotReadyError, UnreadableError
 from modelplane_dagster.gate import Admission, admit
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool, Record
 from modelplane_dagster.plan import FleetPlan, plan_fleet
-from modelplane_dagster.running import judged_against
+from modelplane_dagster.running import judged
 from modelplane_dagster.summary import ClusterSummary, summarise
 from resources import lease as leases
 from resources.clouds.seam import CloudCluster, ClusterRef
@@ -107,8 +107,16 @@ class Session:
         if plan.view is None:
             return plan
         record = self.records.read(name)
-        there = {} if plan.source == "Existing" or record is None else self._pools(plan, observed)
-        return judged_against(plan, record, there, self.fleet)
+        pools = self._pools(plan, observed) if plan.source != "Existing" and record is not None else {}
+        return judged(plan, record=record, pools=pools, places=self.fleet)
+
+    def judged_or_planned(self, name: str, observed: ObservedCluster | None = None) -> ClusterPlan:
+        """For those who only tell: where what runs can't be read, the manifests' own verdict stands. What writes asks
+        `admit`, which then refuses."""
+        try:
+            return self.judged(name, observed)
+        except ModelplaneError:
+            return self.plan(name, observed)
 
     def _pools(self, plan: ClusterPlan, observed: ObservedCluster | None) -> Mapping[str, ObservedPool]:
         if observed is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,5 +80,27 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
         webserver=env.get("MODELPLANE_WEBSERVER", ""),
         reconcile=env.get("MODELPLANE_RECONCILE") == "1",
         # A node of the lab is whole in a second or two; a real one takes minutes to pull its daemons' images.
-        grace=float(env.get("MODELPLANE_GRACE", "120" if target == "live" else "2")),
+        grace=_seconds("MODELPLANE_GRACE", env.get("MODELPLANE_GRACE") or ("120" if target == "live" else "2")),
     )
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value < 0:
+        msg = f"{name} is {text!r}; it is a number of seconds."
+        raise ConfigError(msg)
+    return value
+
+
+def main() -> None:
+    """Prints the folder of the default Dagster instance, made where it isn't there, for `make ui`."""
+    folder = from_environment().instance
+    folder.mkdir(parents=True, exist_ok=True)
+    sys.stdout.write(f"{folder}\n")
+
+
+if __name__ == "__main__":
+    main()

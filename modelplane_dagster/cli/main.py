@@ -72,10 +72,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except ModelplaneError as error:
         click.echo(f"modelplane-dagster: {error.message}", err=True)
         return exit_status(error)
-    except BrokenPipeError:
-        # The reader of a pipe went away, such as `| head`; nothing is wrong here.
-        sys.stderr.close()
-        return 0
     return result if isinstance(result, int) else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from modelplane_dagster.errors import ConfigError
 from resources.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
+_LONG = 200
 
 
 def format_option(function: F) -> F:
@@ -33,7 +35,12 @@ def fleet_paths(paths: tuple[Path, ...], settings: Settings) -> tuple[Path, ...]
     """The paths given, else the configured fleet's. Raises ConfigError for a path that isn't there."""
     chosen = paths or settings.fleet
     for path in chosen:
-        if not path.exists() and not path.is_symlink():
-            msg = f"{path} isn't there."
+        if not os.path.lexists(path):
+            msg = f"{_shown(path)} isn't there."
             raise ConfigError(msg)
     return chosen
+
+
+def _shown(path: Path) -> str:
+    text = str(path)
+    return text if len(text) <= _LONG else f"{text[:_LONG]}..."

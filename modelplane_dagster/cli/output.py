@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,19 +18,45 @@ MARKS = {"error": ("✗", "bold red"), "warning": ("!", "yellow"), "info": ("·"
 
 
 def print_json(document: Any) -> None:  # noqa: ANN401 - any JSON value
-    sys.stdout.buffer.write(orjson.dumps(document) + b"\n")
-    sys.stdout.flush()
+    _write(orjson.dumps(document) + b"\n")
+
+
+def print_plain(text: str) -> None:
+    """As it is, neither wrapped nor coloured: for what another program reads."""
+    _write(text.encode())
+
+
+def _write(data: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_left()
+
+
+def _reader_left() -> None:
+    """The reader of a pipe went away, such as `| head`: the rest goes nowhere, and the exit status still tells."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Rich would exit with status 1 here, which means invalid manifests."""
+        self.quiet = True
+        _reader_left()
 
 
 def console() -> Console:
     """On stdout; wide enough for a log file, the terminal's own width on a terminal."""
     wide = None if sys.stdout.isatty() else 140
-    return Console(highlight=False, width=wide, soft_wrap=False)
+    return _Console(highlight=False, width=wide, soft_wrap=False)
 
 
 def progress_console() -> Console:
     """On stderr, so that progress never mixes with what a pipe reads."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 200)
 
 
 def finding_lines(finding: Finding, indent: str = "") -> Text:

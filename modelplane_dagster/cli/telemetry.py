@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 import yaml
 
 from modelplane_dagster.cli.options import fleet_paths, format_option
-from modelplane_dagster.cli.output import print_json
+from modelplane_dagster.cli.output import print_json, print_plain
 from modelplane_dagster.errors import ConfigError, ModelplaneError
 from modelplane_dagster.findings import ordered
 from modelplane_dagster.resolve import resolve
@@ -40,6 +39,6 @@ def command(cluster: str, paths: tuple[Path, ...], form: str) -> int:
         print_json(config)
         return 0
     if not config["service"]["pipelines"]:
-        sys.stdout.write(f"# Cluster {cluster} claims no driver that has metrics: no collector is needed.\n")
-    sys.stdout.write(yaml.safe_dump(config, sort_keys=False, width=120))
+        print_plain(f"# Cluster {cluster} claims no driver that has metrics: no collector is needed.\n")
+    print_plain(yaml.safe_dump(config, sort_keys=False, width=120))
     return 0

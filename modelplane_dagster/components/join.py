@@ -71,6 +71,23 @@ def join(view: ClusterView, components: tuple[Component, ...], *, keep: Mapping[
     return Join(tuple(joined), ordered(findings))
 
 
+def remade(joined: Join, view: ClusterView, keys: frozenset[str], *, keep: Mapping[str, Kept]) -> Join | None:
+    """A join of another cluster with the components of `keys` made anew for this one; None where one of them is found
+    fault with, so that the whole is to be joined."""
+    parts = []
+    for part in joined.components:
+        if part.key not in keys:
+            parts.append(part)
+            continue
+        kept = keep.get(part.key)
+        seen = replace(view, kept_pools=kept.pools, kept_taints=kept.taints) if kept else view
+        own = _made(seen, part.component, part.reason, part.prepares)
+        if any(component_findings(own, part.key)):
+            return None
+        parts.append(own)
+    return Join(tuple(parts), ())
+
+
 def _verdict(view: ClusterView, component: Component) -> tuple[bool, str]:
     """Whether the cluster gets it, and the sentence that says why."""
     if component.when is not None:

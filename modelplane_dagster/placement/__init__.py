@@ -3,6 +3,7 @@
 from modelplane_dagster.placement.facts import (
     ClusterOffer,
     EnginePlacement,
+    HeldReplica,
     MemberPlacement,
     Placement,
     ReplicaPlacement,
@@ -12,6 +13,7 @@ from modelplane_dagster.placement.place import matching_pools, place_all
 __all__ = [
     "ClusterOffer",
     "EnginePlacement",
+    "HeldReplica",
     "MemberPlacement",
     "Placement",
     "ReplicaPlacement",

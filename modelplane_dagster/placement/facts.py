@@ -15,12 +15,23 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOffer:
     """A cluster as placement sees it. `admitted` is False where the gate refuses it: it then takes no new replica and
-    keeps those it has. `nodes` are the ready nodes by pool, None where nobody looked: then the manifest's counts hold."""
+    keeps those it has. `nodes` are the ready nodes by pool, None where nobody looked: then the manifest's counts hold.
+    `unread` says why it isn't known which replicas run there: then it takes no new one, and may hold one that counts."""
 
     view: ClusterView
     admitted: bool
     nodes: Mapping[str, int] | None
     replicas: tuple[ObservedReplica, ...] = ()
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldReplica:
+    """A replica that runs on a cluster of which nothing may be changed now: its manifests are unknown."""
+
+    cluster: str
+    namespace: str
+    deployment: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,12 +40,11 @@ def device_facts(device: Device) -> DeviceFacts:
 
 
 def satisfies(request: DeviceRequest, device: Device) -> bool:
-    """The device is enough and meets every selector. Raises SelectorEvaluationError where one errs on a device of the
-    driver that the selector is about; on a device of another driver an error only means that it is no match."""
-    if device.count < request.count:
-        return False
+    """The device is enough and meets every selector. Raises SelectorEvaluationError where one errs on the device."""
     facts = device_facts(device)
-    return all(compile_selector(s.cel).matches(facts) for s in request.selectors if s.cel is not None)
+    # Selectors first: one that errs aborts the allocation whatever the count.
+    admits = all(compile_selector(s.cel).matches(facts) for s in request.selectors if s.cel is not None)
+    return admits and device.count >= request.count
 
 
 def match_pool(

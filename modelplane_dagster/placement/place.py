@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.cluster import ClusterView, PoolView
@@ -21,6 +22,7 @@ from modelplane_dagster.kube.scheduling import untolerated
 from modelplane_dagster.placement.facts import (
     ClusterOffer,
     EnginePlacement,
+    HeldReplica,
     MemberPlacement,
     Placement,
     ReplicaPlacement,
@@ -34,44 +36,65 @@ if TYPE_CHECKING:
     from modelplane_dagster.manifests.fleet import Fleet
 
 
+@dataclass(frozen=True, slots=True)
+class PoolRoom:
+    """A pool's nodes: how many of them nothing is taken of, and what is taken of each of the others, by device."""
+
+    free: int
+    used: tuple[Counter[str], ...] = ()
+
+    def less(self, asks: Counter[str], limits: Mapping[str, int], *, count: int) -> PoolRoom | None:
+        """With the asks taken of `count` nodes, one pod a node, fullest first; None where there is no room."""
+        if not asks:
+            # A pod that claims nothing still stands on a node of the pool, and shares it.
+            return self if count <= self.free + len(self.used) else None
+        if any(asked > limits[name] for name, asked in asks.items()):
+            return None
+        fitting = [i for i, n in enumerate(self.used) if all(n[name] + asks[name] <= limits[name] for name in asks)]
+        fitting = sorted(fitting, key=lambda i: -self.used[i].total())[:count]
+        fresh = count - len(fitting)
+        if fresh > self.free:
+            return None
+        used = list(self.used)
+        for index in fitting:
+            used[index] = used[index] + asks
+        return PoolRoom(self.free - fresh, (*used, *(Counter(asks) for _ in range(fresh))))
+
+
 @dataclass(slots=True)
 class Room:
-    """What is free on a cluster: by pool, a list of nodes with what is taken of each device."""
+    """What is free on a cluster, by pool. A copy shares what neither changes."""
 
-    nodes: dict[str, list[Counter[str]]] = field(default_factory=dict)
+    pools: dict[str, PoolRoom] = field(default_factory=dict)
 
     def free(self) -> int:
         """Nodes of which nothing is taken."""
-        return sum(1 for nodes in self.nodes.values() for node in nodes if not node)
+        return sum(p.free for p in self.pools.values())
 
     def take(self, pool: PoolView, asks: Counter[str], *, count: int) -> bool:
         """Takes `count` nodes' worth, one pod a node; False, and nothing taken, where there is no room."""
-        limits = {d.name: d.count for d in pool.devices}
-        fitting = [
-            n for n in self.nodes[pool.name] if all(n[name] + asked <= limits[name] for name, asked in asks.items())
-        ]
-        if len(fitting) < count:
+        left = self.pools[pool.name].less(asks, {d.name: d.count for d in pool.devices}, count=count)
+        if left is None:
             return False
-        # A pod that claims nothing still takes its place on a node of the pool, and shares it.
-        for node in sorted(fitting, key=lambda n: -n.total())[:count]:
-            node.update(asks)
+        self.pools[pool.name] = left
         return True
 
     def copy(self) -> Room:
-        return Room({pool: [Counter(n) for n in nodes] for pool, nodes in self.nodes.items()})
+        return Room(dict(self.pools))
 
 
 def place_all(
-    fleet: Fleet, offers: Sequence[ClusterOffer], *, held: Mapping[tuple[str, str], int] | None = None
+    fleet: Fleet, offers: Sequence[ClusterOffer], *, held: Sequence[HeldReplica] = ()
 ) -> tuple[Placement, ...]:
-    """Every deployment in order of namespace and name, each seeing the room that the ones before it left. `held` counts
-    the replicas, by namespace and name, that run on declared clusters which offer nothing: they stay there, and nothing
-    is placed in their stead."""
+    """Every deployment, sorted by namespace and name. `held` are replicas on clusters that offer nothing, and that count
+    all the same.
+
+    Each sees the room that the ones before it left: what runs already comes first, then those with the fewest clusters to
+    choose from, so that one that may go anywhere doesn't take the only place of another; then by name.
+    """
     rooms: dict[str, Room] = {}
-    placer = _Placer(offers, rooms, held or {})
-    existing = [key for key in sorted(fleet.deployments) if key in placer.running]
-    # What runs already takes its room before anything new is placed.
-    order = [*existing, *(key for key in sorted(fleet.deployments) if key not in set(existing))]
+    placer = _Placer(offers, rooms, held)
+    order = sorted(fleet.deployments, key=lambda key: (key not in placer.running, placer.choice(fleet, key), key))
     done = {key: placer.place(fleet, key, fleet.deployments[key]) for key in order}
     return tuple(done[key] for key in sorted(done))
 
@@ -94,7 +117,7 @@ def matching_pools(fleet: Fleet, key: tuple[str, str], offers: Sequence[ClusterO
 
 class _Placer:
     def __init__(
-        self, offers: Sequence[ClusterOffer], rooms: dict[str, Room], held: Mapping[tuple[str, str], int]
+        self, offers: Sequence[ClusterOffer], rooms: dict[str, Room], held: Sequence[HeldReplica] = ()
     ) -> None:
         self.held = held
         self.offers = sorted(offers, key=lambda o: o.view.name)
@@ -102,36 +125,39 @@ class _Placer:
         self.views = {o.view.name: o.view for o in self.offers}
         self.rooms = rooms
         self.free: dict[str, int] = {}
-        self.running: dict[tuple[str, str], list[ClusterOffer]] = {}
+        self.running: dict[tuple[str, str], list[tuple[ClusterOffer, Mapping[str, str]]]] = {}
         for offer in self.offers:
             for replica in offer.replicas:
-                self.running.setdefault((replica.namespace, replica.deployment), []).append(offer)
+                self.running.setdefault((replica.namespace, replica.deployment), []).append((offer, replica.pools))
 
     def room(self, offer: ClusterOffer) -> Room:
         name = offer.view.name
         if name not in self.rooms:
-            self.rooms[name] = Room({p.name: [Counter() for _ in range(_size(offer, p))] for p in offer.view.pools})
+            self.rooms[name] = Room({p.name: PoolRoom(_size(offer, p)) for p in offer.view.pools})
             self.free[name] = self.rooms[name].free()
         return self.rooms[name]
+
+    def choice(self, fleet: Fleet, key: tuple[str, str]) -> int:
+        """How many clusters the deployment's selector leaves it."""
+        wanted = fleet.deployments[key].spec.template.spec.cluster_selector.match_labels
+        return sum(_selected(wanted, offer) for offer in self.offers) if wanted else len(self.offers)
 
     def place(self, fleet: Fleet, key: tuple[str, str], deployment: ModelDeployment) -> Placement:
         search = _Search(fleet, key, deployment)
         replicas: list[ReplicaPlacement] = []
         own: Counter[str] = Counter()
-        wanted = deployment.spec.replicas - self.held.get(key, 0)
-        for offer in self.running.get(key, ()):
-            if len(replicas) < wanted and _tolerated(deployment, offer, "NoExecute"):
-                kept = search.fit(offer, self.room(offer))
+        for offer, pools in self.running.get(key, ()):
+            if len(replicas) < deployment.spec.replicas and _tolerated(deployment, offer, "NoExecute"):
+                kept = search.stay(offer, pools, self.room(offer)) or search.fit(offer, self.room(offer))
                 if kept is not None:
                     own[offer.view.name] += 1
                     replicas.append(self._settle(offer, kept))
-                elif not offer.admitted:
-                    # A refused edit leaves the replica where it is, so it isn't started a second time elsewhere.
-                    wanted -= 1
+        for cluster, why in self._holding(key, search):
+            search.hold(cluster, why)
         # A cluster's rank changes only when it is given a replica, so the heap holds the order of the rest.
         queue = [self._rank(o, own) for o in self.offers if search.admits(o)]
         heapq.heapify(queue)
-        while queue and len(replicas) < wanted:
+        while queue and len(replicas) + len(search.held) < deployment.spec.replicas:
             *_, index = heapq.heappop(queue)
             best = self.offers[index]
             chosen = search.fit(best, self.room(best))
@@ -142,10 +168,20 @@ class _Placer:
             heapq.heappush(queue, self._rank(best, own))
         return search.result(tuple(sorted(replicas, key=lambda r: r.cluster)), self.offers, self.views)
 
+    def _holding(self, key: tuple[str, str], search: _Search) -> Iterator[tuple[str, str]]:
+        """Clusters that hold a replica or may hold one, each with the reason that it isn't placed like the others."""
+        for replica in self.held:
+            if (replica.namespace, replica.deployment) == key:
+                yield replica.cluster, "its manifests are unknown"
+        for offer in self.offers:
+            if offer.unread and search.could_run(offer):
+                yield offer.view.name, f"whether a replica runs there can't be read: {offer.unread}"
+
     def _rank(self, offer: ClusterOffer, own: Counter[str]) -> tuple[int, int, int]:
         """Fewest own replicas, most free nodes, name; the offers stand in order of their names."""
-        self.room(offer)
         name = offer.view.name
+        if name not in self.rooms:
+            self.room(offer)
         return own[name], -self.free[name], self.index[name]
 
     def _settle(self, offer: ClusterOffer, fit: tuple[ReplicaPlacement, Room]) -> ReplicaPlacement:
@@ -161,6 +197,10 @@ def _size(offer: ClusterOffer, pool: PoolView) -> int:
     if pool.autoscaled or offer.nodes is None:
         return declared
     return offer.nodes.get(pool.name, 0)
+
+
+def _selected(labels: Mapping[str, str], offer: ClusterOffer) -> bool:
+    return not labels or all(offer.view.labels.get(k) == v for k, v in labels.items())
 
 
 def _tolerated(deployment: ModelDeployment, offer: ClusterOffer, *effects: str) -> bool:
@@ -185,10 +225,10 @@ class _Search:
         self._matches: dict[tuple[str, str, str, str | None], Match | None] = {}
         self.selected = 0
         self.matched = 0
+        self.held: list[Finding] = []
 
     def selects(self, offer: ClusterOffer) -> bool:
-        wanted = self.deployment.spec.template.spec.cluster_selector.match_labels
-        return not wanted or all(offer.view.labels.get(k) == v for k, v in wanted.items())
+        return _selected(self.deployment.spec.template.spec.cluster_selector.match_labels, offer)
 
     def matches(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> bool:
         return self._match(engine, member, pool, offer) is not None
@@ -197,12 +237,43 @@ class _Search:
         if not self.selects(offer):
             return False
         self.selected += 1
-        return offer.admitted and _tolerated(self.deployment, offer)
+        return offer.admitted and not offer.unread and _tolerated(self.deployment, offer)
+
+    def could_run(self, offer: ClusterOffer) -> bool:
+        """A replica may have been placed there: its selectors and tolerations admit the cluster, room left aside."""
+        return self.selects(offer) and _tolerated(self.deployment, offer, "NoExecute") and self._could(offer)
+
+    def hold(self, cluster: str, why: str) -> None:
+        text = f"A replica of {self.name} on cluster {cluster} counts and is left as it is: {why}."
+        self.held.append(finding("ReplicaHeld", self.subject, text.replace("..", "."), place=self._at()))
+
+    def stay(self, offer: ClusterOffer, pools: Mapping[str, str], room: Room) -> tuple[ReplicaPlacement, Room] | None:
+        """The replica on the very pools that it runs on, whether or not their nodes are ready now; None where a pool is
+        gone or no longer satisfies it. `pools` maps member (engine/role) to pool."""
+        there = {p.name: p for p in offer.view.pools}
+        trial = room.copy()
+        engines = []
+        for engine in self.deployment.spec.template.spec.engines:
+            chosen: dict[int, tuple[PoolView, Match | None]] = {}
+            for member in engine.members:
+                pool = there.get(pools.get(f"{engine.name}/{member.role}", ""))
+                match = self._match(engine, member, pool, offer) if pool else None
+                if pool is None or (match is None and member.node_selector is not None):
+                    return None
+                chosen[id(member)] = (pool, match)
+            asking = [m for m in engine.members if m.node_selector is not None]
+            at = [chosen[id(m)] for m in asking]
+            # Without room it stays all the same: its pods hold their devices, or wait for nodes to come back.
+            self._take(engine, asking, [p for p, _ in at], [m for _, m in at], trial)
+            engines.append(self._placed(engine, offer, chosen))
+        self.matched += 1
+        return ReplicaPlacement(offer.view.name, tuple(engines)), trial
 
     def fit(self, offer: ClusterOffer, room: Room) -> tuple[ReplicaPlacement, Room] | None:
         """The replica on this cluster with the room it leaves; None where it doesn't fit."""
         if not self._could(offer):
             return None
+        self.matched += 1
         trial = room.copy()
         engines = []
         for engine in self.deployment.spec.template.spec.engines:
@@ -222,24 +293,14 @@ class _Search:
         )
 
     def _engine(self, engine: Engine, offer: ClusterOffer, room: Room) -> EnginePlacement | None:
-        """One pool for the whole engine where one has room for it; else members on pools of their own."""
+        """One pool for the whole engine where one has room for it; else the first pools, one a member, that have."""
         asking = [m for m in engine.members if m.node_selector is not None]
-        options = [(p, [self._match(engine, m, p, offer) for m in asking]) for p in offer.view.pools]
-        if any(all(matches) for _, matches in options):
-            self.matched += 1
-        for pool, matches in options:
-            if all(matches) and self._take(engine, asking, [pool] * len(asking), matches, room):
-                return self._placed(engine, offer, {id(m): (pool, x) for m, x in zip(asking, matches, strict=True)})
-        if len(asking) < 2:
-            return None
-        split = [next(((p, ms[i]) for p, ms in options if ms[i]), None) for i in range(len(asking))]
-        chosen = [s for s in split if s is not None]
-        if len(chosen) < len(asking):
-            return None
-        pools, matches = [p for p, _ in chosen], [m for _, m in chosen]
-        if not self._take(engine, asking, pools, matches, room):
-            return None
-        return self._placed(engine, offer, {id(m): c for m, c in zip(asking, chosen, strict=True)})
+        by_member = [[(p, x) for p in offer.view.pools if (x := self._match(engine, m, p, offer))] for m in asking]
+        choices = sorted(product(*by_member), key=lambda chosen: len({p.name for p, _ in chosen}))
+        for chosen in choices:
+            if self._take(engine, asking, [p for p, _ in chosen], [x for _, x in chosen], room):
+                return self._placed(engine, offer, {id(m): c for m, c in zip(asking, chosen, strict=True)})
+        return None
 
     def _take(
         self, engine: Engine, members: list[Member], pools: list[PoolView], matches: Sequence[Match | None], room: Room
@@ -254,7 +315,7 @@ class _Search:
                     asks[device.name] += request.count
                 if not trial.take(pool, asks, count=member.worker.nodes if member.worker else 1):
                     return False
-        room.nodes = trial.nodes
+        room.pools = trial.pools
         return True
 
     def _match(self, engine: Engine, member: Member, pool: PoolView, offer: ClusterOffer) -> Match | None:
@@ -286,10 +347,18 @@ class _Search:
     ) -> dict[tuple[str, str], bool]:
         key = (f"{engine.name}/{member.role}", pool.class_name)
         if key not in self._admits:
-            self._admits[key] = {(r.name, d.name): self._satisfies(r, d) for r in requests for d in pool.devices}
+            admits: dict[tuple[str, str], bool] = {}
+            for request in requests:
+                said = {d.name: self._satisfies(request, d) for d in pool.devices}
+                # The allocator shows a request every device of its driver on the node, and one that a selector fails on
+                # aborts the whole claim, even where another device would do.
+                aborted = {d.driver for d in pool.devices if said[d.name] is None}
+                admits |= {(request.name, d.name): bool(said[d.name]) and d.driver not in aborted for d in pool.devices}
+            self._admits[key] = admits
         return self._admits[key]
 
-    def _satisfies(self, request: DeviceRequest, device: Device) -> bool:
+    def _satisfies(self, request: DeviceRequest, device: Device) -> bool | None:
+        """None where a selector fails on the device."""
         try:
             return satisfies(request, device)
         except SelectorEvaluationError as error:
@@ -299,7 +368,7 @@ class _Search:
                 self._refuse(
                     "SelectorError", f"The selector of request {request.name} fails on {device.driver}: {error.message}"
                 )
-            return False
+            return None if device.claim == "DRA" else False
 
     def _placed(
         self, engine: Engine, offer: ClusterOffer, chosen: dict[int, tuple[PoolView, Match | None]]
@@ -330,11 +399,13 @@ class _Search:
         notes = image_findings(self.subject, self.deployment, replicas, views)
         if len(replicas) == wanted:
             return Placement(self.namespace, self.name, "placed", replicas, ordered(notes))
+        if len(replicas) + len(self.held) >= wanted:
+            return Placement(self.namespace, self.name, "unplaced", replicas, ordered([*self.held, *notes]))
         if self.refusals and not self.matched:
             return Placement(self.namespace, self.name, "refused", replicas, ordered([*self.refusals.values(), *notes]))
         why = self._why(len(replicas), offers)
         return Placement(
-            self.namespace, self.name, "unplaced", replicas, ordered([*self.refusals.values(), why, *notes])
+            self.namespace, self.name, "unplaced", replicas, ordered([*self.refusals.values(), *self.held, why, *notes])
         )
 
     def _why(self, placed: int, offers: Sequence[ClusterOffer]) -> Finding:

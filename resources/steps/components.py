@@ -16,7 +16,7 @@ from modelplane_dagster.placement.workloads import DIGEST_ANNOTATION
 from resources.helm import chart_ref
 from resources.helm_records import clear_pending, pending_record
 from resources.observe import COMPONENT_LABEL, CPU_COMPONENT, SHARED
-from resources.steps.cpu_probe import probe_mode
+from resources.steps.cpu_probe import probe_grouped, probe_mode
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
@@ -131,6 +131,8 @@ def _one(session: Session, plan: ClusterPlan, admission: Admission, key: str) ->
     findings: tuple[Finding, ...] = ()
     if key == CPU_COMPONENT and key not in standing.components:
         findings = probe_mode(session, plan)
+    elif key == CPU_COMPONENT and standing.cpu_mode == "grouped":
+        findings = probe_grouped(session, plan.name)
     plan = session.plan_standing(plan.name)
     joined = plan.component(key)
     waits = session.until(lambda: _missing(session, plan.name, joined.component.depends_on))

@@ -167,18 +167,18 @@ def _retire(
 ) -> bool:
     """Takes away replicas beyond the number that the manifest asks for, and those on clusters whose taints drain them:
     the two updates that the API defines. A replica that merely isn't placed any more is left as it is, and so is one on a
-    cluster that is refused, unknown or no longer named: no update of the deployment took it from there."""
-    open_names = {c.name for c in plan.clusters if c.gate.verdict == "pass"}
+    cluster that is refused, unknown, or named by no manifest."""
+    admitted = {c.name for c in plan.clusters if c.gate.verdict == "pass"}
     live = [
         (cluster, r)
         for cluster, observed in sorted((plan.observed or {}).items())
-        if cluster in open_names and isinstance(observed.replicas, Known)
+        if cluster in admitted and isinstance(observed.replicas, Known)
         for r in observed.replicas.value
         if (r.namespace, r.deployment) == (placement.namespace, placement.name)
     ]
     surplus = len(live) - deployment.spec.replicas
     wrote = False
-    for cluster, _ in live:
+    for cluster in dict.fromkeys(c for c, _ in live if c in admitted):
         if surplus <= 0:
             break
         there = sum(1 for c, _ in live if c == cluster)
