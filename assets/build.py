@@ -9,7 +9,7 @@ import dagster as dg
 
 from assets.classes import class_asset
 from assets.clusters import cluster_assets
-from assets.common import Build
+from assets.common import RUN_POD, Build
 from assets.converge import JOB, MAX_RUNTIME, converge_sensor, targets
 from assets.fleet import fleet_asset
 from assets.models import model_asset
@@ -46,7 +46,7 @@ def build_defs(fleet: Fleet, settings: Settings, world: Callable[[], World]) -> 
         selection=dg.AssetSelection.all(),
         description="Brings what is selected to its plan: the sensor and the command line run this one.",
         executor_def=dg.in_process_executor,
-        tags={"dagster/max_runtime_seconds": str(MAX_RUNTIME), DIGEST_TAG: fleet.digest},
+        tags={"dagster/max_runtime_seconds": str(MAX_RUNTIME), DIGEST_TAG: fleet.digest, **RUN_POD},
     )
     observe = observe_job(build, known)
     status = dg.DefaultScheduleStatus.RUNNING if settings.reconcile else dg.DefaultScheduleStatus.STOPPED

@@ -22,6 +22,15 @@ warnings.filterwarnings(
 )
 
 REQUIRES = {RESOURCE}
+# What a run's pod asks for under dagster-k8s: one process that waits more than it works.
+RUN_POD = {
+    "dagster-k8s/config": {
+        "container_config": {
+            "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}, "limits": {"memory": "2Gi"}}
+        },
+        "job_spec_config": {"ttl_seconds_after_finished": 3600},
+    }
+}
 OWNERS = ["team:platform"]
 SOURCE_KIND = {
     "EKS": "aws",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.common import Build
+from assets.common import RUN_POD, Build
 from assets.converge import Targets
 from assets.evaluations import evaluation, evaluations, ready
 from assets.fleet import loaded_check, readable_check
@@ -38,7 +38,7 @@ def observe_job(build: Build, known: Targets) -> dg.JobDefinition:
         name=OBSERVE,
         description="Reads the whole fleet once: a summary a cluster, checks of what changed. Changes nothing.",
         executor_def=dg.in_process_executor,
-        tags={"dagster/max_runtime_seconds": "600", DIGEST_TAG: build.fleet.digest},
+        tags={"dagster/max_runtime_seconds": "600", DIGEST_TAG: build.fleet.digest, **RUN_POD},
     )
     def job() -> None:
         observe_fleet()

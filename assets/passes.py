@@ -17,8 +17,9 @@ from assets.build import build_defs
 from assets.clusters import gate_checks
 from assets.converge import JOB
 from assets.evaluations import evaluation
-from assets.keys import claimed, cluster_key, cluster_of, model_key, pool_key
+from assets.keys import claimed, class_key, cluster_key, cluster_of, model_key, owner, pool_key
 from assets.model_state import ModelState, model_state
+from assets.run import execute
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
@@ -108,6 +109,8 @@ class Passes:
             looked += time.monotonic() - before
             due = self._due(look)
             over = time.monotonic() - start >= timeout
+            if look.settled and not over and (late := self._lagging(look)):
+                failures |= dict.fromkeys(self._converge(late, passes + 1))
             if look.settled or over:
                 break
             if not due:
@@ -158,6 +161,12 @@ class Passes:
                 keys.append(model_key(*model))
         return keys
 
+    def _lagging(self, look: Look) -> list[dg.AssetKey]:
+        """What now stands as planned and was last materialised by these passes as something else than ready."""
+        done = {claimed(name) for name, s in look.clusters.items() if s.state == "converged"}
+        done |= {model_key(*m) for m, (state, _) in look.models.items() if state == "serving"}
+        return [k for k, state in self.state.assets.items() if state != "ready" and owner(k) in done]
+
     def _may_ask(self, name: str, mark: str, now: float) -> bool:
         if self.state.marks.get(name) != mark:
             self.state.marks[name] = mark
@@ -174,8 +183,16 @@ class Passes:
         touched = {self._key_of(change) for change in summary.changes}
         wanted = [k for k in mine if self.state.assets.get(k) != "ready" or k in touched]
         if len(wanted) == len(mine):
-            return mine
+            return [*mine, *self._classes(name)]
         return [k for k in wanted if k != claimed(name)] or [cluster_key(name, "schedulable_pools")]
+
+    def _classes(self, name: str) -> list[dg.AssetKey]:
+        """The cluster's classes that these passes haven't shown yet: they cost a step each and read nothing."""
+        pools = self.fleet.clusters[name].spec.node_pools if name in self.fleet.clusters else ()
+        keys = dict.fromkeys(class_key(p.class_name) for p in pools)
+        new = [k for k in keys if k in self.keys and self.state.shown.isdisjoint({k.to_user_string()})]
+        self.state.shown |= {k.to_user_string() for k in new}
+        return new
 
     def _key_of(self, change: str) -> dg.AssetKey | None:
         subject = change.split(" ", 1)[1].split(":", 1)[0]
@@ -203,16 +220,7 @@ class Passes:
         """One run of the job over the selection; the sentences of steps that raised."""
         clusters = sorted({c for k in keys if (c := cluster_of(k))})
         self.tell(f"pass {number}: {len(keys)} assets of {len(clusters)} clusters")
-        result = self.job.execute_in_process(
-            instance=self.instance,
-            asset_selection=keys,
-            raise_on_error=False,
-            run_config={
-                "resources": {"fleet": {"config": {"wait": 0.0}}},
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            },
-            tags={"modelplane/pass": str(number)},
-        )
+        result = execute(self.job, self.instance, keys, tags={"modelplane/pass": str(number)})
         for event in result.get_asset_materialization_events():
             made = event.step_materialization_data.materialization
             state = made.metadata.get("state")

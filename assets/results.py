@@ -55,14 +55,12 @@ def _cell(value: object) -> str | int | float | bool:
 
 
 def finding_rows(findings: Iterable[Finding]) -> list[Row]:
+    """Three wide columns: the UI breaks narrow ones into single words."""
     return [
         {
-            "severity": f.severity.value,
-            "code": f.code,
-            "subject": f.subject,
-            "message": f.message,
+            "finding": f"{f.severity.value} {f.code} of {f.subject}",
+            "message": f"{f.message} ({f.place.file}:{f.place.line})" if f.place else f.message,
             "fix": f.fix,
-            "at": f"{f.place.file}:{f.place.line}:{f.place.column}" if f.place else "-",
         }
         for f in findings
     ]
@@ -109,7 +107,8 @@ def materialised(
 ) -> dg.MaterializeResult:
     """What a step saw, as a materialisation with its `ready` check."""
     metadata: dict[str, Any] = {"state": result.state, "says": result.sentence, "changed": result.changed}
-    metadata |= {k: v for k, v in result.notes.items() if v is not None}
+    # Passes and the sensor go by the state: a note of that name must not take its place.
+    metadata |= {k: v for k, v in result.notes.items() if v is not None and k not in metadata}
     metadata |= {title: table(rows) for title, rows in result.tables.items()}
     if result.findings:
         metadata["findings"] = table(finding_rows(result.findings))

@@ -33,7 +33,7 @@ def _observe(session: Session, name: str, pool: str) -> StepResult:
     totals = Counter[str]()
     for device in own.devices:
         totals[device.driver] += device.devices
-    notes = {"state": own.state, "nodes": own.nodes, "judged": own.judged, "servedBy": _served(plan, pool)}
+    notes = {"poolState": own.state, "nodes": own.nodes, "judged": own.judged, "servedBy": _served(plan, pool)}
     told = ", ".join(f"{n} devices of {d}" for d, n in sorted(totals.items())) or "nothing"
     if own.state == "idle":
         return StepResult(subject, "ready", "idle at zero nodes", findings, tables=tables, notes=notes)

@@ -104,7 +104,7 @@ def _nodes(
         nodes = [_facts(raw) for raw in client.list("v1", "Node", labels=f"{POOL_LABEL}={pool.name}")]
     tables: dict[str, tuple[Row, ...]] = {"Nodes": _rows(nodes), "Labels": _pairs(pool)}
     findings = _drift(pool, seen, subject)
-    notes = {"class": pool.class_name, "role": pool.role.value, "state": seen.state, "nodes": len(nodes)}
+    notes = {"class": pool.class_name, "role": pool.role.value, "poolState": seen.state, "nodes": len(nodes)}
     wanted = seen.count
     if wanted == 0:
         idle = finding("PoolIdle", subject, f"Pool {pool.name} stands at zero nodes.")
