@@ -10,9 +10,11 @@ import dagster as dg
 from assets.classes import class_asset
 from assets.clusters import cluster_assets
 from assets.common import Build
-from assets.converge import JOB, MAX_RUNTIME, converge_sensor
+from assets.converge import JOB, MAX_RUNTIME, converge_sensor, targets
+from assets.fleet import fleet_asset
 from assets.models import model_asset
 from assets.observe import observe_job
+from assets.reload import DIGEST_TAG
 from assets.session import RESOURCE, session_resource
 from modelplane_dagster.cluster_plan import Planner
 from modelplane_dagster.placement import matching_pools
@@ -31,21 +33,22 @@ def build_defs(fleet: Fleet, settings: Settings, world: Callable[[], World]) -> 
     build = Build(fleet, planner, settings)
     plans = [planner.plan(name) for name in planner.names()]
     offers = [o for o in (offer(p, None) for p in plans) if o is not None]
-    assets = [class_asset(build, name) for name in sorted(fleet.classes)]
+    assets = [fleet_asset(build)]
+    assets += [class_asset(build, name) for name in sorted(fleet.classes)]
     for plan in plans:
         assets += cluster_assets(build, plan)
     for namespace, name in sorted(fleet.deployments):
         pools = matching_pools(fleet, (namespace, name), offers)
         assets.append(model_asset(build, namespace, name, pools))
-    keys = [key for asset in assets for key in asset.keys]
+    known = targets(key for asset in assets for key in asset.keys)
     converge = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),
         description="Brings what is selected to its plan: the sensor and the command line run this one.",
         executor_def=dg.in_process_executor,
-        tags={"dagster/max_runtime_seconds": str(MAX_RUNTIME)},
+        tags={"dagster/max_runtime_seconds": str(MAX_RUNTIME), DIGEST_TAG: fleet.digest},
     )
-    observe = observe_job(build)
+    observe = observe_job(build, known)
     status = dg.DefaultScheduleStatus.RUNNING if settings.reconcile else dg.DefaultScheduleStatus.STOPPED
     reconcile = dg.ScheduleDefinition(
         name="reconcile",
@@ -58,7 +61,7 @@ def build_defs(fleet: Fleet, settings: Settings, world: Callable[[], World]) -> 
         assets=assets,
         jobs=[converge, observe],
         schedules=[reconcile],
-        sensors=[converge_sensor(build, converge, keys)],
+        sensors=[converge_sensor(build, converge, known)],
         resources={RESOURCE: session_resource(settings, fleet, world)},
         executor=dg.in_process_executor,
     )

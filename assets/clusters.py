@@ -12,12 +12,12 @@ from assets.session import of
 from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.cluster_plan import ClusterPlan
 from modelplane_dagster.components.types import JoinedComponent
-from modelplane_dagster.errors import ModelplaneError
 from modelplane_dagster.findings import Severity, has_errors
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.sources import SOURCES
-from resources.session import Session
 from resources.steps import ensure_base, ensure_component, ensure_control_plane, ensure_pool
+
+_NOTHING_SAID = "nothing can be said while the manifests are unknown"
 
 
 def cluster_assets(build: Build, plan: ClusterPlan) -> Iterator[dg.AssetsDefinition]:
@@ -55,7 +55,9 @@ def gate_checks(plan: ClusterPlan, key: dg.AssetKey) -> list[dg.AssetCheckResult
             passed=False if unknown else None,
             text=text if has_errors(gate) or unknown else "",
         ),
-        check("placement_plan", key, placement, passed=False if unknown else None),
+        check(
+            "placement_plan", key, placement, passed=False if unknown else None, text=_NOTHING_SAID if unknown else ""
+        ),
         check("manifests", key, [f for f in files if unknown or f.severity is not Severity.ERROR]),
     ]
 
@@ -87,7 +89,7 @@ def _claimed_drivers(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         required_resource_keys=REQUIRES,
     )
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        current = _judged(of(context), plan)
+        current = of(context).judged_or_planned(plan.name)
         rows = [
             {"driver": d, "pool": p.name, "class": p.class_name, "because": f"class {p.class_name} claims it"}
             for p in (current.view.pools if current.view else ())
@@ -106,15 +108,6 @@ def _claimed_drivers(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         )
 
     return _asset
-
-
-def _judged(session: Session, plan: ClusterPlan) -> ClusterPlan:
-    """The plan with what runs taken into account; where that can't be read, the manifests' own verdict stands, and every
-    writing step asks again and refuses by itself."""
-    try:
-        return session.judged(plan.name)
-    except ModelplaneError:
-        return session.plan(plan.name)
 
 
 def _ready_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:

@@ -1,39 +1,62 @@
-"""The sensor `converge`: reads summaries alone and requests runs for clusters that differ from their plan.
+"""The sensor `converge`: reads summaries alone and requests runs for what differs from its plan.
 
-No run key: it would suppress a repeat for good. What keeps failing is asked again with growing pauses, and every run has
-a maximum runtime, so that a dead one doesn't block its clusters for ever.
+No run key: it would suppress a repeat for good. What makes no progress is asked again with growing pauses, and every run
+has a maximum runtime, so that a dead one doesn't block its clusters for ever.
 """
 
-import json
+from __future__ import annotations
+
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.common import Build
-from assets.keys import claimed, cluster_key, cluster_of, model_key
-from assets.observe import OBSERVED_AT, SUMMARY, keys_in_progress, last_summary
+from assets.keys import claimed, cluster_of, model_key
+from assets.pauses import Pauses
+from assets.runs import ended_since, in_progress
+from assets.summaries import Seen, last_seen
+
+if TYPE_CHECKING:
+    from assets.common import Build
 
 JOB = "converge"
 MAX_RUNTIME = 1800
-FIRST_PAUSE = 30.0
-LONGEST_PAUSE = 1800.0
 # Clusters of one run share its start, which costs more than their steps.
 TOGETHER = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The assets of every cluster, and the deployments by namespace and name."""
+
+    clusters: Mapping[str, tuple[dg.AssetKey, ...]]
+    models: tuple[tuple[str, str], ...]
+
+    @property
+    def keys(self) -> tuple[dg.AssetKey, ...]:
+        clusters = (key for keys in self.clusters.values() for key in keys)
+        return (*clusters, *(model_key(*m) for m in self.models))
+
+
+def targets(keys: Iterable[dg.AssetKey]) -> Targets:
+    clusters: dict[str, list[dg.AssetKey]] = {}
+    models: list[tuple[str, str]] = []
+    for key in keys:
+        name = cluster_of(key)
+        if name is not None:
+            clusters.setdefault(name, []).append(key)
+        elif key.path[0] == "model":
+            models.append((key.path[1], key.path[2]))
+    return Targets({name: tuple(clusters[name]) for name in sorted(clusters)}, tuple(sorted(models)))
 
 
 def converge_sensor(
     build: Build,
     job: Any,  # noqa: ANN401 - define_asset_job's type isn't public
-    assets: Iterable[dg.AssetKey],
+    known: Targets,
 ) -> dg.SensorDefinition:
-    by_cluster: dict[str, list[dg.AssetKey]] = {}
-    for key in assets:
-        name = cluster_of(key)
-        if name is not None:
-            by_cluster.setdefault(name, []).append(key)
-    models = sorted(build.fleet.deployments)
     running = dg.DefaultSensorStatus.RUNNING if build.settings.reconcile else dg.DefaultSensorStatus.STOPPED
 
     @dg.sensor(
@@ -43,102 +66,66 @@ def converge_sensor(
         default_status=running,
         description="Requests a run for clusters that differ from their plan, by the summaries that `observe` writes.",
     )
-    def converge(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        return tick(context, by_cluster, models)
+    def converge(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        return tick(context.instance, context.cursor, known, now=time.time())
 
     return converge
 
 
-def tick(
-    context: dg.SensorEvaluationContext, by_cluster: dict[str, list[dg.AssetKey]], models: list[tuple[str, str]]
-) -> dg.SensorResult | dg.SkipReason:
-    """Run requests for what differs, isn't refused, isn't being worked on, and was observed since its last run."""
-    pauses: dict[str, dict[str, float]] = json.loads(context.cursor) if context.cursor else {}
-    busy = keys_in_progress(context.instance)
-    now = time.time()
-    due = [
-        name
-        for name in sorted(by_cluster)
-        if not any(cluster_of(k) == name for k in busy) and _wants_run(context.instance, name, pauses, now)
-    ]
-    requests = [_request(chunk, by_cluster) for chunk in _chunks(due)]
-    ready_models = [
-        key for key in models if model_key(*key) not in busy and _model_wants_run(context.instance, key, pauses, now)
-    ]
-    if ready_models:
-        keys = [model_key(*k) for k in ready_models]
-        requests.append(_run_request(keys, {"modelplane/models": ",".join("/".join(k) for k in ready_models)[:200]}))
-    for name in [*due, *("/".join(k) for k in ready_models)]:
-        before = pauses.get(name, {"pause": 0.0})["pause"]
-        pauses[name] = {"at": now, "pause": min(max(before * 2, FIRST_PAUSE), LONGEST_PAUSE)}
+def tick(instance: dg.DagsterInstance, cursor: str | None, known: Targets, *, now: float) -> dg.SensorResult:
+    """Run requests for what differs, isn't refused, isn't being worked on, and was observed since its last run ended."""
+    pauses = Pauses(cursor)
+    pauses.keep([*known.clusters, *("/".join(m) for m in known.models)])
+    seen = {name: last_seen(instance, claimed(name)) for name in known.clusters}
+    models = {m: last_seen(instance, model_key(*m)) for m in known.models}
+    told = [s.at for s in (*seen.values(), *models.values()) if s is not None]
+    busy = in_progress(instance, known.keys)
+    ended = ended_since(instance, min(told), known.keys) if told else {}
+
+    def due(name: str, key: dg.AssetKey, last: Seen | None, wants: bool) -> bool:  # noqa: FBT001 - a verdict
+        if last is None or key in busy or ended.get(key, 0.0) > last.at:
+            return False
+        if not wants:
+            if last.body["state"] in ("converged", "serving"):
+                pauses.settle(name)
+            return False
+        if not pauses.due(name, last.mark, observed=last.at, now=now):
+            return False
+        pauses.note(name, last.mark, now=now)
+        return True
+
+    clusters = [n for n, s in seen.items() if due(n, claimed(n), s, s is not None and _wants(s))]
+    ready = [m for m, s in models.items() if due("/".join(m), model_key(*m), s, s is not None and _model_wants(s))]
+    requests = [_clusters_run(clusters[i : i + TOGETHER], known) for i in range(0, len(clusters), TOGETHER)]
+    if ready:
+        requests.append(_run([model_key(*m) for m in ready], "models", ["/".join(m) for m in ready]))
     if not requests:
-        return dg.SkipReason("Every cluster stands as planned, is refused, is being worked on, or waits out its pause.")
-    return dg.SensorResult(run_requests=requests, cursor=json.dumps(pauses, sort_keys=True))
+        text = "Everything stands as planned, is refused, is being worked on, or waits out its pause."
+        return dg.SensorResult(skip_reason=text, cursor=pauses.cursor())
+    return dg.SensorResult(run_requests=requests, cursor=pauses.cursor())
 
 
-def _chunks(names: list[str]) -> Iterable[list[str]]:
-    return (names[i : i + TOGETHER] for i in range(0, len(names), TOGETHER))
+def _wants(seen: Seen) -> bool:
+    """It differs from its plan or isn't whole, or its records lag behind. What is refused or unknown is left alone."""
+    state = seen.body["state"]
+    return state in ("differs", "pending") or (state == "converged" and seen.lagging)
 
 
-def _request(names: list[str], by_cluster: dict[str, list[dg.AssetKey]]) -> dg.RunRequest:
-    keys = [key for name in names for key in by_cluster[name]]
-    return _run_request(keys, {"modelplane/clusters": ",".join(names)[:200]})
+def _model_wants(seen: Seen) -> bool:
+    """A deployment's own run, once pools that it was placed on are ready."""
+    state = seen.body["state"]
+    if state == "serving":
+        return seen.lagging
+    return state in ("differs", "waiting") and bool(seen.body["ready_pools"])
 
 
-def _run_request(keys: list[dg.AssetKey], tags: dict[str, str]) -> dg.RunRequest:
+def _clusters_run(names: list[str], known: Targets) -> dg.RunRequest:
+    return _run([key for name in names for key in known.clusters[name]], "clusters", names)
+
+
+def _run(keys: list[dg.AssetKey], what: str, names: list[str]) -> dg.RunRequest:
     return dg.RunRequest(
         asset_selection=keys,
-        tags={**tags, "dagster/max_runtime_seconds": str(MAX_RUNTIME)},
+        tags={f"modelplane/{what}": ",".join(names)[:200], "dagster/max_runtime_seconds": str(MAX_RUNTIME)},
         run_config={"resources": {"fleet": {"config": {"wait": 0.0}}}},
     )
-
-
-def _wants_run(instance: dg.DagsterInstance, name: str, pauses: dict[str, dict[str, float]], now: float) -> bool:
-    seen = last_summary(instance, claimed(name))
-    if seen is None:
-        return False
-    state = seen[SUMMARY]["state"]
-    if state == "converged":
-        if not _lags(instance, cluster_key(name, "schedulable_pools")):
-            pauses.pop(name, None)
-            return False
-    elif state in ("refused", "unknown"):
-        return False
-    return _due(seen, pauses.get(name), now)
-
-
-def _due(seen: dict[str, Any], pause: dict[str, float] | None, now: float) -> bool:
-    """Observed after the last request, and its pause is over. The first repeat needs no pause: a pass goes on from what
-    the one before it asked for."""
-    if pause is None:
-        return True
-    if float(seen[OBSERVED_AT]) <= pause["at"]:
-        return False
-    waited = now - pause["at"]
-    return waited >= (0 if pause["pause"] <= FIRST_PAUSE * 4 else pause["pause"])
-
-
-def _lags(instance: dg.DagsterInstance, key: dg.AssetKey) -> bool:
-    """The last materialisation says something else than ready, though the cluster is."""
-    event = instance.get_latest_materialization_event(key)
-    if event is None or event.asset_materialization is None:
-        return True
-    state = event.asset_materialization.metadata.get("state")
-    return state is None or state.value != "ready"
-
-
-def _model_wants_run(
-    instance: dg.DagsterInstance, key: tuple[str, str], pauses: dict[str, dict[str, float]], now: float
-) -> bool:
-    """A deployment's own run, once pools that it was placed on are ready."""
-    seen = last_summary(instance, model_key(*key))
-    if seen is None:
-        return False
-    body = seen[SUMMARY]
-    name = "/".join(key)
-    if body["state"] == "serving" and not _lags(instance, model_key(*key)):
-        pauses.pop(name, None)
-        return False
-    if body["state"] in ("refused", "unplaced") or not body["ready_pools"]:
-        return False
-    return _due(seen, pauses.get(name), now)

@@ -6,18 +6,7 @@ import dagster as dg
 
 from assets.common import OWNERS, REQUIRES, Build
 from assets.keys import cluster_key, devices_key, group, pool_key
-from assets.results import (
-    DOUBLE_LEDGER,
-    REACH,
-    READY,
-    STAY_OFF,
-    TOLERATIONS,
-    check,
-    materialised,
-    picked,
-    run_step,
-    table,
-)
+from assets.results import DEVICE_CHECKS, READY, check, materialised, picked, run_step, table
 from assets.session import of
 from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.cluster_plan import ClusterPlan
@@ -25,13 +14,6 @@ from modelplane_dagster.plan_json import schedulable
 from resources.session import Session
 from resources.steps import observe_devices
 from resources.steps.result import StepResult, pending
-
-_CHECKS = {
-    "reach": (REACH, "Every stack that the pool's class claims runs on each of its nodes and publishes its devices."),
-    "stay_off": (STAY_OFF, "No stack runs on a node that it must stay off."),
-    "tolerations": (TOLERATIONS, "No pod of ours tolerates more than it needs."),
-    "double_ledger": (DOUBLE_LEDGER, "One ledger hands out each device."),
-}
 
 
 def devices_asset(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsDefinition:
@@ -51,13 +33,13 @@ def devices_asset(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsD
         metadata=build.manifest_line("InferenceClass", pool.class_name, path=("spec", "devices")),
         check_specs=[
             dg.AssetCheckSpec(READY, asset=key, description="Every node publishes what its class declares."),
-            *(dg.AssetCheckSpec(name, asset=key, description=text) for name, (_, text) in _CHECKS.items()),
+            *(dg.AssetCheckSpec(name, asset=key, description=text) for name, (_, text) in DEVICE_CHECKS.items()),
         ],
         required_resource_keys=REQUIRES,
     )
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: observe_devices(of(context), plan.name, pool.name))
-        checks = [check(name, key, picked(result.findings, codes)) for name, (codes, _) in _CHECKS.items()]
+        checks = [check(name, key, picked(result.findings, codes)) for name, (codes, _) in DEVICE_CHECKS.items()]
         return materialised(key, result, checks=checks)
 
     return _asset

@@ -6,6 +6,9 @@ import re
 
 import dagster as dg
 
+# What speaks of the fleet as a whole: its files, and whether the loaded graph is of them.
+MANIFESTS = dg.AssetKey(["fleet", "manifests"])
+
 
 def class_key(name: str) -> dg.AssetKey:
     return dg.AssetKey(["class", name])
@@ -40,3 +43,9 @@ def group(*parts: str) -> str:
 def cluster_of(key: dg.AssetKey) -> str | None:
     """The cluster that an asset belongs to; None for classes and models."""
     return key.path[1] if key.path[0] == "cluster" else None
+
+
+def owner(key: dg.AssetKey) -> dg.AssetKey:
+    """The asset that carries the summary: a cluster's `claimed_drivers` for all of its assets, else the asset itself."""
+    cluster = cluster_of(key)
+    return key if cluster is None else claimed(cluster)

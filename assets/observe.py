@@ -1,50 +1,44 @@
 """`observe`: one read-only run for the whole location. It reads clusters in threads, writes one summary a cluster, and
 check evaluations only for clusters that changed."""
 
-import json
+import logging
 import time
-from typing import Any
+from dataclasses import dataclass
 
 import dagster as dg
 
 from assets.common import Build
-from assets.keys import claimed, cluster_key, cluster_of, devices_key, model_key
-from assets.reload import reload_when_changed
-from assets.results import DOUBLE_LEDGER, REACH, READY, STAY_OFF, TOLERATIONS, check, picked
-from assets.session import of
-from modelplane_dagster.placement import Placement
+from assets.converge import Targets
+from assets.evaluations import evaluation, evaluations, ready
+from assets.fleet import loaded_check, readable_check
+from assets.keys import MANIFESTS, claimed, model_key
+from assets.model_state import model_state, ready_pools
+from assets.reload import DIGEST_TAG, reload_when_changed
+from assets.runs import OBSERVE, ended_since, in_progress
+from assets.session import RESOURCE, of
+from assets.summaries import Seen, lags, last_seen, observation
+from modelplane_dagster.canonical import digest
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
-from resources.session import Session
 
-SUMMARY = "summary"
-FINGERPRINT = "fingerprint"
-OBSERVED_AT = "observed at"
-# Runs that may still write: their results must not be shadowed by an evaluation of ours.
-IN_PROGRESS = [
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+log = logging.getLogger("modelplane")
 
 
-def observe_job(build: Build) -> dg.JobDefinition:
+def observe_job(build: Build, known: Targets) -> dg.JobDefinition:
     @dg.op(
         name="observe_fleet",
-        required_resource_keys={"fleet"},
+        required_resource_keys={RESOURCE},
         description="Reads every cluster and records a summary of each. Writes to no cloud and no cluster.",
         out=dg.Out(dg.Nothing),
     )
     def observe_fleet(context: dg.OpExecutionContext) -> None:
-        observe(context, build)
+        observe(context, build, known)
 
     @dg.job(
-        name="observe",
+        name=OBSERVE,
         description="Reads the whole fleet once: a summary a cluster, checks of what changed. Changes nothing.",
         executor_def=dg.in_process_executor,
-        tags={"dagster/max_runtime_seconds": "600"},
+        tags={"dagster/max_runtime_seconds": "600", DIGEST_TAG: build.fleet.digest},
     )
     def job() -> None:
         observe_fleet()
@@ -52,161 +46,89 @@ def observe_job(build: Build) -> dg.JobDefinition:
     return job
 
 
-def observe(context: dg.OpExecutionContext, build: Build) -> None:
-    """One observation a known cluster; evaluations for those that changed or whose run ended since, never for one with a
-    run in progress."""
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at everything. `at` is when its reading began; `busy` and `ended` are by owner (see `keys.owner`)."""
+
+    context: dg.OpExecutionContext
+    at: float
+    busy: set[dg.AssetKey]
+    ended: dict[dg.AssetKey, float]
+
+    def before(self, key: dg.AssetKey) -> Seen | None:
+        return last_seen(self.context.instance, key)
+
+    def record(self, event: dg.AssetObservation | dg.AssetCheckEvaluation) -> None:
+        # Dagster takes evaluations here (measured on 1.13.27) and shows them as the check's status; a failed one of a
+        # blocking check is only shown. Its annotation is narrower.
+        self.context.log_event(event)  # type: ignore[arg-type]
+
+    def is_news(self, key: dg.AssetKey, before: Seen | None, fingerprint: str) -> bool:
+        """What was seen differs, or a run of it ended since the last look."""
+        return before is None or before.fingerprint != fingerprint or self.ended.get(key, 0.0) > before.at
+
+
+def observe(context: dg.OpExecutionContext, build: Build, known: Targets) -> None:
+    """One observation a known cluster and a deployment; evaluations for those that changed or whose run ended since,
+    never for one with a run in progress: they would shadow its results."""
     session = of(context)
+    at = time.time()
+    instance = context.instance
+    busy = in_progress(instance, known.keys)
+    owners = [*(claimed(n) for n in known.clusters), *(model_key(*m) for m in known.models)]
+    told = [seen.at for key in owners if (seen := last_seen(instance, key)) is not None]
+    look = _Look(context, at, busy, ended_since(instance, min(told), known.keys) if told else {})
     plan = session.fleet_plan()
-    busy = keys_in_progress(context.instance, ours=context.run_id)
+    summaries: dict[str, ClusterSummary] = {}
     for name in session.planner.names():
         observed = (plan.observed or {}).get(name)
-        summary = session.summary(name, observed)
-        key = claimed(name)
-        before = last_summary(context.instance, key)
-        context.log_event(_observation(key, summary))
-        changed = before is None or before[FINGERPRINT] != summary.fingerprint()
-        ended = before is not None and _run_ended_since(context.instance, name, float(before[OBSERVED_AT]))
-        if (changed or ended) and not any(cluster_of(k) == name for k in busy):
-            for evaluation in evaluations(build, summary):
-                _record(context, evaluation)
-    _models(context, plan, busy)
-    reload_when_changed(context, build)
+        summaries[name] = session.summary(name, observed)
+        if _cluster(look, summaries[name], known):
+            for found in evaluations(session.judged_or_planned(name, observed), summaries[name]):
+                look.record(found)
+    _models(look, plan, summaries)
+    said = reload_when_changed(context.run_tags.get(DIGEST_TAG, build.fleet.digest), build.settings)
+    for line in said:
+        log.warning("%s", line.message)
+    before = look.before(MANIFESTS)
+    mark = digest([build.fleet.digest, *(f.message for f in said)])
+    body = {
+        "state": "behind" if said else "loaded",
+        "why": said[0].message if said else "the loaded graph is of the files",
+    }
+    look.record(observation(MANIFESTS, Seen(body, mark, at, lagging=False)))
+    if before is None or before.fingerprint != mark:
+        look.record(evaluation(readable_check(build.fleet.findings)))
+        look.record(evaluation(loaded_check(said)))
 
 
-def _record(context: dg.OpExecutionContext, evaluation: dg.AssetCheckEvaluation) -> None:
-    # Dagster takes evaluations here (measured on 1.13.27) and shows them as the check's status; its annotation is narrower.
-    context.log_event(evaluation)  # type: ignore[arg-type]
+def _cluster(look: _Look, summary: ClusterSummary, known: Targets) -> bool:
+    """Records the summary; whether evaluations are due."""
+    key = claimed(summary.name)
+    before = look.before(key)
+    fingerprint = summary.fingerprint()
+    news = look.is_news(key, before, fingerprint)
+    lagging = before.lagging if before is not None and not news else False
+    if news and summary.state == "converged":
+        lagging = lags(look.context.instance, known.clusters.get(summary.name, ()))
+    look.record(observation(key, Seen(summary.as_dict(), fingerprint, look.at, lagging)))
+    if news:
+        log.info("cluster/%s: %s: %s", summary.name, summary.state, summary.why)
+    return news and key not in look.busy
 
 
-def _observation(key: dg.AssetKey, summary: ClusterSummary) -> dg.AssetObservation:
-    return dg.AssetObservation(
-        asset_key=key,
-        description=f"{summary.state}: {summary.why}",
-        metadata={
-            SUMMARY: dg.MetadataValue.json(summary.as_dict()),
-            FINGERPRINT: summary.fingerprint(),
-            OBSERVED_AT: time.time(),
-        },
-    )
-
-
-def last_summary(instance: dg.DagsterInstance, key: dg.AssetKey) -> dict[str, Any] | None:
-    """The newest observation's metadata as plain values; None before the first."""
-    records = instance.fetch_observations(key, limit=1).records
-    for record in records:
-        observation = record.asset_observation
-        if observation is not None and SUMMARY in observation.metadata:
-            return {
-                SUMMARY: observation.metadata[SUMMARY].value,
-                FINGERPRINT: observation.metadata[FINGERPRINT].value,
-                OBSERVED_AT: observation.metadata[OBSERVED_AT].value,
-            }
-    return None
-
-
-def keys_in_progress(instance: dg.DagsterInstance, *, ours: str = "") -> set[dg.AssetKey]:
-    """The assets that a run in progress may still write, our own run left out."""
-    found: set[dg.AssetKey] = set()
-    for record in instance.get_run_records(dg.RunsFilter(statuses=IN_PROGRESS)):
-        run = record.dagster_run
-        if run.run_id != ours:
-            found |= set(run.asset_selection or ())
-    return found
-
-
-def _run_ended_since(instance: dg.DagsterInstance, cluster: str, since: float) -> bool:
-    records = instance.get_run_records(dg.RunsFilter(), limit=50)
-    return any(
-        (r.end_time or 0) > since and any(cluster_of(k) == cluster for k in r.dagster_run.asset_selection or ())
-        for r in records
-    )
-
-
-def evaluations(build: Build, summary: ClusterSummary) -> list[dg.AssetCheckEvaluation]:
-    """What the summary says of a cluster's checks: its status, and every pool's devices."""
-    plan = build.planner.plan(summary.name)
-    if plan.view is None:
-        return []
-    found = [_ready(cluster_key(summary.name, "schedulable_pools"), summary.state == "converged", summary.why)]
-    by_check = {"reach": REACH, "stay_off": STAY_OFF, "tolerations": TOLERATIONS, "double_ledger": DOUBLE_LEDGER}
-    for health in summary.health:
-        key = devices_key(summary.name, health.pool)
-        whole = health.state in ("ready", "idle")
-        told = next((f.message for f in health.findings), f"{health.judged} nodes judged")
-        found.append(_ready(key, whole, f"{health.state}: {told}"))
-        subject = f"pool/{summary.name}/{health.pool}"
-        own = [f for f in summary.findings if f.subject == subject or f.subject.startswith("component/")]
-        for name, codes in by_check.items():
-            found.append(_evaluation(check(name, key, picked(own, codes))))
-    return found
-
-
-def _ready(key: dg.AssetKey, passed: bool, text: str) -> dg.AssetCheckEvaluation:  # noqa: FBT001 - a verdict
-    return dg.AssetCheckEvaluation(
-        asset_key=key, check_name=READY, passed=passed, severity=dg.AssetCheckSeverity.WARN, description=text
-    )
-
-
-def _evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    if result.asset_key is None or result.check_name is None:
-        msg = "a check of ours always names its asset and itself"
-        raise ValueError(msg)
-    return dg.AssetCheckEvaluation(
-        asset_key=result.asset_key,
-        check_name=result.check_name,
-        passed=result.passed,
-        severity=result.severity,
-        description=result.description,
-        metadata=result.metadata,
-    )
-
-
-def _models(context: dg.OpExecutionContext, plan: FleetPlan, busy: set[dg.AssetKey]) -> None:
+def _models(look: _Look, plan: FleetPlan, summaries: dict[str, ClusterSummary]) -> None:
     """One observation a deployment: whether it is placed and serves."""
     for placement in plan.placements:
         key = model_key(placement.namespace, placement.name)
         state, why = model_state(plan, placement)
-        body = {"state": state, "why": why, "ready_pools": sorted(_ready_pools(of(context), placement))}
-        before = last_summary(context.instance, key)
-        mark = json.dumps(body, sort_keys=True)
-        context.log_event(
-            dg.AssetObservation(
-                asset_key=key,
-                description=f"{state}: {why}",
-                metadata={SUMMARY: dg.MetadataValue.json(body), FINGERPRINT: mark, OBSERVED_AT: time.time()},
-            )
-        )
-        if key not in busy and (before is None or before[FINGERPRINT] != mark):
-            _record(context, _ready(key, state == "serving", f"{state}: {why}"))
-
-
-def model_state(plan: FleetPlan, placement: Placement) -> tuple[str, str]:
-    """`serving`, `differs` (something would be applied), `waiting`, `unplaced` or `refused`, with a sentence."""
-    if placement.verdict != "placed":
-        why = placement.findings[0].message if placement.findings else placement.verdict
-        return ("refused" if placement.verdict == "refused" else "unplaced"), why
-    live = [r for seen in (plan.observed or {}).values() for r in _replicas(seen) if _is(r, placement)]
-    if len(live) < len(placement.replicas):
-        return "differs", f"{len(live)} of {len(placement.replicas)} replicas are there"
-    short = [r for r in live if r.ready < r.desired]
-    if short:
-        return "waiting", f"{sum(r.ready for r in live)} of {sum(r.desired for r in live)} engine pods are ready"
-    return "serving", f"{len(live)} replicas serve" if len(live) > 1 else "1 replica serves"
-
-
-def _replicas(observed: Any) -> tuple[Any, ...]:  # noqa: ANN401 - an ObservedCluster
-    part = observed.replicas
-    return getattr(part, "value", ())
-
-
-def _is(replica: Any, placement: Placement) -> bool:  # noqa: ANN401 - an ObservedReplica
-    return (replica.namespace, replica.deployment) == (placement.namespace, placement.name)
-
-
-def _ready_pools(session: Session, placement: Placement) -> set[str]:
-    found = set()
-    for replica in placement.replicas:
-        health = {h.pool: h.state for h in session.summary(replica.cluster).health}
-        for engine in replica.engines:
-            found |= {f"{replica.cluster}/{m.pool}" for m in engine.members if health.get(m.pool) in ("ready", "idle")}
-    return found
+        body = {"state": state, "why": why, "ready_pools": sorted(ready_pools(placement, summaries))}
+        before = look.before(key)
+        fingerprint = digest(body)
+        news = look.is_news(key, before, fingerprint)
+        lagging = before.lagging if before is not None and not news else False
+        if news and state == "serving":
+            lagging = lags(look.context.instance, [key])
+        look.record(observation(key, Seen(body, fingerprint, look.at, lagging)))
+        if news and key not in look.busy:
+            look.record(ready(key, state == "serving", f"{state}: {why}"))

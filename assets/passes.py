@@ -5,26 +5,32 @@ The same job, steps and gate as the sensor's runs; results land in the same Dags
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
 
 from assets.build import build_defs
+from assets.clusters import gate_checks
 from assets.converge import JOB
+from assets.evaluations import evaluation
 from assets.keys import claimed, cluster_key, cluster_of, model_key, pool_key
-from assets.observe import model_state
+from assets.model_state import ModelState, model_state
+from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
 from resources.session import open_session
 
 if TYPE_CHECKING:
+    from modelplane_dagster.cluster_plan import ClusterPlan
     from modelplane_dagster.manifests.fleet import Fleet
     from resources.settings import Settings
     from resources.world import World
 
+log = logging.getLogger("modelplane")
 PAUSE = 0.3
 LONGEST = 5.0
 Tell = Callable[[str], None]
@@ -36,7 +42,7 @@ class Look:
 
     plan: FleetPlan
     clusters: dict[str, ClusterSummary]
-    models: dict[tuple[str, str], tuple[str, str]]
+    models: Mapping[tuple[str, str], tuple[ModelState, str]]
 
     @property
     def refused(self) -> bool:
@@ -72,6 +78,7 @@ class _State:
     pause: dict[str, float] = field(default_factory=dict)
     at: dict[str, float] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
 
 
 class Passes:
@@ -120,8 +127,20 @@ class Passes:
             plan = session.fleet_plan()
             observed = plan.observed or {}
             clusters = {name: session.summary(name, observed.get(name)) for name in session.planner.names()}
+            for name, summary in clusters.items():
+                if summary.state == "refused" or summary.invalid:
+                    self._show(session.judged_or_planned(name, observed.get(name)))
         models = {(p.namespace, p.name): model_state(plan, p) for p in plan.placements}
         return Look(plan, clusters, models)
+
+    def _show(self, plan: ClusterPlan) -> None:
+        """The gate's verdict on the cluster's checks, once: a refused cluster has no run that could show it."""
+        if plan.name in self.state.shown:
+            return
+        self.state.shown.add(plan.name)
+        for result in gate_checks(plan, claimed(plan.name)):
+            self.instance.report_runless_asset_event(evaluation(result))
+        log.info("cluster/%s: %s: %s", plan.name, plan.gate.verdict, refusal_sentence(plan.name, plan.gate))
 
     def _due(self, look: Look) -> list[dg.AssetKey]:
         """The assets to ask again: of clusters that aren't settled and of models that don't serve, those that weren't ready

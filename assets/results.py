@@ -16,7 +16,7 @@ log = logging.getLogger("modelplane")
 READY = "ready"
 
 # Which finding speaks to which check of a pool's devices.
-REACH = (
+_REACH = (
     "StackMissesPool",
     "DaemonMissing",
     "DriverNotReady",
@@ -30,9 +30,16 @@ REACH = (
     "ReadFailed",
     "CpuNotAllocatable",
 )
-STAY_OFF = ("StackStrays",)
-TOLERATIONS = ("TolerationTooBroad", "ToleratesEverything", "KeylessToleration", "ForeignTolerates")
-DOUBLE_LEDGER = ("DevicePluginBesideDra", "SecondOwner", "SecondNfd")
+_STRAYS = ("StackStrays",)
+_TOLERATIONS = ("TolerationTooBroad", "ToleratesEverything", "KeylessToleration", "ForeignTolerates")
+_LEDGER = ("DevicePluginBesideDra", "SecondOwner", "SecondNfd")
+# Check of `devices_<pool>`: the codes that it holds, and what it says.
+DEVICE_CHECKS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "reach": (_REACH, "Every stack that the pool's class claims runs on each of its nodes and publishes its devices."),
+    "stay_off": (_STRAYS, "No stack runs on a node that it must stay off."),
+    "tolerations": (_TOLERATIONS, "No pod of ours tolerates more than it needs."),
+    "double_ledger": (_LEDGER, "One ledger hands out each device."),
+}
 LABELS_AND_TAINTS = ("LabelMissing", "TaintMissing", "LabelDrift", "NodesMissing")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from modelplane_dagster.actions import cluster_actions, cluster_orphans
@@ -24,7 +25,8 @@ State = Literal["converged", "differs", "pending", "refused", "unknown"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSummary:
     """`differs`: something would be changed; `pending`: nothing would, and something isn't whole yet; `unknown`: something
-    couldn't be read or the manifest is invalid. `why` is one sentence. `health` is empty where nothing could be judged."""
+    couldn't be read or the manifest is invalid. `why` is one sentence. `health` and `by_pool` (what was found of each pool,
+    a component's findings included) are empty where nothing could be judged. `invalid`: unknown because of its manifests."""
 
     name: str
     state: State
@@ -32,13 +34,15 @@ class ClusterSummary:
     changes: tuple[str, ...] = ()
     health: tuple[PoolHealth, ...] = ()
     findings: tuple[Finding, ...] = ()
+    by_pool: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
     orphans: tuple[Orphan, ...] = ()
     digest: str = ""
+    invalid: bool = False
 
     @property
     def settled(self) -> bool:
         """Nothing that another pass could bring further."""
-        return self.state in ("converged", "refused")
+        return self.state in ("converged", "refused") or self.invalid
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able, for the summary observation."""
@@ -69,6 +73,7 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
             findings=plan.gate.findings,
             orphans=cluster_orphans(plan, observed),
             digest=plan.digest,
+            invalid=state == "unknown",
         )
     changes = tuple(f"{a.op} {a.subject}: {a.reason}" for a in cluster_actions(plan, observed) if a.op != "none")
     orphans = cluster_orphans(plan, observed)
@@ -90,6 +95,7 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
         changes=changes,
         health=health,
         findings=findings,
+        by_pool={h.pool: judged.of_pool(h.pool) for h in health},
         orphans=orphans,
         digest=plan.digest,
     )

@@ -15,7 +15,7 @@ from modelplane_dagster.accounts import Account
 from modelplane_dagster.cluster_plan import ClusterPlan, Planner
 from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.types import Component, CustomResource
-from modelplane_dagster.errors import NotReadyError, UnreadableError
+from modelplane_dagster.errors import ModelplaneError, NotReadyError, UnreadableError
 from modelplane_dagster.gate import Admission, admit
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool, Record
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("modelplane")
 THREADS = 8
+# Seconds that a read of what stands may be shared by the steps of one run, which hold the cluster's lease when they write.
+FRESH = 1.0
 # How long a second writer waits for the first, where it has the time at all.
 LEASE_WAIT = 10.0
 
@@ -77,6 +79,8 @@ class Session:
         self._leases: dict[str, leases.ClusterLease] = {}
         self._modes: dict[str, CpuMode] = {}
         self._recent: dict[str, tuple[float, ObservedCluster]] = {}
+        self._standing: dict[str, tuple[float, Standing]] = {}
+        self._seen: dict[str, tuple[float, CloudCluster | None]] = {}
         self._lock = threading.RLock()
 
     # What is asked for
@@ -106,16 +110,53 @@ class Session:
         pools = self._pools(plan, observed) if plan.source != "Existing" and record is not None else {}
         return judged(plan, record=record, pools=pools, places=self.fleet)
 
+    def judged_or_planned(self, name: str, observed: ObservedCluster | None = None) -> ClusterPlan:
+        """For those who only tell: where what runs can't be read, the manifests' own verdict stands. What writes asks
+        `admit`, which then refuses."""
+        try:
+            return self.judged(name, observed)
+        except ModelplaneError:
+            return self.plan(name, observed)
+
     def _pools(self, plan: ClusterPlan, observed: ObservedCluster | None) -> Mapping[str, ObservedPool]:
         if observed is not None:
             if isinstance(observed.pools, Unknown):
                 raise UnreadableError(observed.pools.why)
             return observed.pools.value
-        seen = self.cloud_cluster(plan.name)
+        seen = self._recent_cloud(plan.name)
         return observed_pools(seen) if seen is not None else {}
 
+    def _recent_cloud(self, name: str) -> CloudCluster | None:
+        """For the gate alone, which every step asks: what runs changes its role in no second."""
+        with self._lock:
+            kept_at = self._seen.get(name)
+        if kept_at is not None and time.monotonic() - kept_at[0] <= FRESH:
+            return kept_at[1]
+        found = self.cloud_cluster(name)
+        with self._lock:
+            self._seen[name] = (time.monotonic(), found)
+        return found
+
     def standing(self, name: str) -> Standing:
-        """What is installed now. Raises UnreadableError where it can't be read: unknown isn't "nothing"."""
+        """What is installed, read anew after every write of this session and at most a second old otherwise. Raises
+        UnreadableError where it can't be read: unknown isn't "nothing"."""
+        with self._lock:
+            kept_at = self._standing.get(name)
+        if kept_at is not None and time.monotonic() - kept_at[0] <= FRESH:
+            return kept_at[1]
+        found = self._read_standing(name)
+        with self._lock:
+            self._standing[name] = (time.monotonic(), found)
+        return found
+
+    def forget(self, name: str) -> None:
+        """Something was written: what was read before it no longer holds."""
+        with self._lock:
+            self._standing.pop(name, None)
+            self._recent.pop(name, None)
+            self._seen.pop(name, None)
+
+    def _read_standing(self, name: str) -> Standing:
         client = self.client(name)
         lists = self.planner.components(self.ref(name).source)
         releases = read_releases(client)
@@ -234,7 +275,7 @@ class Session:
             if held.client is None:
                 self._extend(name, held)
         held.check()
-        self._recent.pop(name, None)
+        self.forget(name)
 
     def _extend(self, name: str, held: leases.ClusterLease) -> None:
         """The cluster's own Lease, as soon as its API answers; before that the file alone holds."""

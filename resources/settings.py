@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,3 +93,14 @@ def _seconds(name: str, text: str) -> float:
         msg = f"{name} is {text!r}; it is a number of seconds."
         raise ConfigError(msg)
     return value
+
+
+def main() -> None:
+    """Prints the folder of the default Dagster instance, made where it isn't there, for `make ui`."""
+    folder = from_environment().instance
+    folder.mkdir(parents=True, exist_ok=True)
+    sys.stdout.write(f"{folder}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -22,7 +22,7 @@ def command(paths: tuple[Path, ...], form: str) -> int:
     """Look at every cluster and say how it stands. Exit status 0 when all is converged, 3 refused, 4 otherwise."""
     settings = from_environment()
     fleet = load_fleet(fleet_paths(paths, settings))
-    from assets.observe import model_state  # noqa: PLC0415 - Dagster is only imported by the commands that need it
+    from assets.model_state import model_state  # noqa: PLC0415 - Dagster is only imported by the commands that need it
     from assets.passes import Look  # noqa: PLC0415 - as above
 
     with open_session(settings, fleet) as session:

@@ -7,6 +7,7 @@ deadline of its own for sign-in, which the SDK would otherwise wait 15 minutes f
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -55,6 +56,8 @@ from nebius.sdk import SDK
 from modelplane_dagster import errors
 from resources.clouds.rest import Limits, NotThereError
 
+# Every failure is raised to us and told in our words; the SDK would print each attempt's traceback besides.
+logging.getLogger("nebius").setLevel(logging.CRITICAL)
 _PAGE = 100
 _AGENT = "modelplane-dagster/0.1"
 # kind: client, list request, create method and request, delete request.

@@ -128,14 +128,13 @@ class PlayPart:
         return [f"{subject} {kind.value}" for subject, kind in self._faults.all() if subject.split("/")[1:2] == [name]]
 
     def _set_fault(self, subject: str, kind: str, on: bool) -> bool:  # noqa: FBT001 - the daemon's seam
-        """False for a kind that neither agents nor clouds have."""
+        """False for a kind that neither agents nor clouds have, and for a cloud that isn't there."""
         if kind in set(AgentFault):
             change = self._faults.set_fault if on else self._faults.clear_fault
             change(subject, AgentFault(kind))
             return True
         if kind in set(Fault):
-            self._clouds.set_fault(subject, kind, on=on)
-            return True
+            return self._clouds.set_fault(subject, kind, on=on)
         return False
 
 

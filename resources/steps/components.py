@@ -196,6 +196,7 @@ def _install(
         )
         session.write(admission)
     apply_objects(client, joined.key, joined.manifests)
+    session.forget(plan.name)
 
 
 def apply_objects(client: ClusterClient, key: str, bodies: Iterable[Mapping[str, Any]]) -> None:

@@ -172,7 +172,7 @@ def _retire(
     live = [
         (cluster, r)
         for cluster, observed in sorted((plan.observed or {}).items())
-        if isinstance(observed.replicas, Known)
+        if cluster in admitted and isinstance(observed.replicas, Known)
         for r in observed.replicas.value
         if (r.namespace, r.deployment) == (placement.namespace, placement.name)
     ]

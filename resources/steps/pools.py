@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.actions import pool_drift
 from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.drivers import POOL_LABEL
-from modelplane_dagster.errors import UnreadableError
+from modelplane_dagster.errors import CloudError, UnreadableError
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.sources import SOURCES
 from resources.observe import observed_pools
-from resources.steps.result import Row, StepResult, pending, recorded, upstream
+from resources.steps.result import Row, StepResult, described, pending, recorded, upstream
 
 if TYPE_CHECKING:
     from modelplane_dagster.cluster_plan import ClusterPlan
@@ -43,18 +44,34 @@ def _provisioned(session: Session, plan: ClusterPlan, pool: PoolView, admission:
         raise UnreadableError(f"The manifests of cluster {plan.name} are unknown.")
     module = SOURCES[view.source]
     seen = _seen(session, plan, pool)
+    if seen is not None and seen.state in ("ready", "updating") and not pool_drift(pool, seen):
+        return _nodes(session, plan, pool, seen, admission, changed=False)
+    session.write(admission)
+    request = module.pool_request(view, pool)
+    trouble: StepResult | None = None
     changed = False
-    if seen is None or seen.state not in ("ready", "updating", "degraded") or pool_drift(pool, seen):
-        session.write(admission)
-        request = module.pool_request(view, pool)
+    try:
         progress = session.cloud(plan.name).ensure_pool(session.ref(plan.name), module.pool_name(pool), request)
+    except CloudError as error:
+        # A pool that stands in part keeps its nodes in order; one that never came has none to look at.
+        if seen is None or not seen.joined:
+            raise
+        trouble = described(subject, error)
+    else:
         changed = progress.changed
         if progress.state == "pending":
             return pending(subject, progress.waits_for or "the pool is being made", changed=changed)
         seen = _seen(session, plan, pool)
     if seen is None:
         return pending(subject, "the cloud doesn't list the pool yet", changed=changed)
-    return _nodes(session, plan, pool, seen, admission, changed=changed)
+    result = _nodes(session, plan, pool, seen, admission, changed=changed)
+    return result if trouble is None else _troubled(result, trouble)
+
+
+def _troubled(result: StepResult, trouble: StepResult) -> StepResult:
+    """The nodes that stand, with what the cloud says is wrong."""
+    sentence = f"{result.sentence}; {trouble.sentence}"
+    return replace(result, state=trouble.state, sentence=sentence, findings=(*result.findings, *trouble.findings))
 
 
 def _control_plane_waits(session: Session, name: str) -> str:

@@ -21,7 +21,7 @@ MADE = fleet(cls("k", cpus(), source="EKS"), cluster("c", "EKS", pool("p", "k"),
 class Server(FakeApi):
     """Drops `drops` from a request, as a server whose gate is off does; or refuses it."""
 
-    def __init__(self, drops: str = "", refuses: bool = False) -> None:  # noqa: FBT001, FBT002 - a test's double
+    def __init__(self, drops: str = "", refuses: bool = False) -> None:
         super().__init__()
         self.drops, self.refuses = drops, refuses
         self.asked: list[tuple[dict[str, Any], bool]] = []

@@ -124,7 +124,9 @@ class ClusterAgent:
         try:
             return self.look()
         except (UnreadableError, KubernetesError, ConflictError) as error:
-            _log.debug("%s: %s", self._client.name, error.message)
+            # A refusal lasts until somebody mends it, so it is told; a lost connection passes.
+            told = _log.debug if isinstance(error, UnreadableError) else _log.warning
+            told("%s: %s", self._client.name, error.message)
             self._stopped.wait(0.5)
             return Outcome(changed=True, soon=True)
 

@@ -134,7 +134,9 @@ def plain_dress(cluster: SimCluster, pool: SimPool, index: int) -> SimNode:
     """A node with the labels every cloud sets: zone, region, machine type, host name."""
     name = f"{cluster.name}-{pool.name}-{index}"
     zone = pool.zones[index % len(pool.zones)] if pool.zones else ""
-    labels = {"kubernetes.io/hostname": name, "node.kubernetes.io/instance-type": pool.machine, **pool.labels}
+    # Nebius's machines are a platform and a preset with a slash between, which no label's value may hold.
+    machine = pool.machine.replace("/", ".")
+    labels = {"kubernetes.io/hostname": name, "node.kubernetes.io/instance-type": machine, **pool.labels}
     if cluster.location:
         labels["topology.kubernetes.io/region"] = cluster.location
     if zone:

@@ -105,7 +105,7 @@ class CloudsPart:
     def status(self) -> dict[str, Any]:
         """By source: where it answers, and how many reads, writes and deletes it took."""
         return {
-            source: {"endpoint": self.endpoints.get(source, ""), **state.totals(), "faults": _faults(state)}
+            source: {"endpoint": self.endpoints.get(source, ""), **_totals(state), "faults": _faults(state)}
             for source, state in sorted(self.states.items())
         }
 
@@ -113,17 +113,28 @@ class CloudsPart:
         """The cloud that holds a cluster of this name; None for none."""
         return next((s for s in self.states.values() if s.cluster(cluster) is not None), None)
 
-    def set_fault(self, subject: str, kind: str, *, on: bool) -> None:
-        """On the cloud that holds the subject's cluster, or on every cloud while none does: it may not be made yet.
-        Raises ValueError for a kind that clouds don't have."""
+    def set_fault(self, subject: str, kind: str, *, on: bool) -> bool:
+        """Of `cloud/SOURCE`, of the cloud that holds the subject's cluster, or of every cloud while none does: it may not be
+        made yet. Cleared everywhere. False for a cloud that isn't there; raises ValueError for a kind that clouds don't
+        have."""
         fault = Fault(kind)
-        name = subject.split("/")[1] if "/" in subject else ""
-        owner = self.cloud_of(name)
-        for state in [owner] if owner is not None else list(self.states.values()):
+        whole, _, name = subject.partition("/")
+        if whole == "cloud":
+            states = [self.states[name]] if name in self.states else []
+        else:
+            owner = self.cloud_of(name.split("/")[0]) if on else None
+            states = [owner] if owner is not None else list(self.states.values())
+        for state in states:
             if on:
                 state.set_fault(subject, fault)
             else:
                 state.clear_fault(subject, fault)
+        return bool(states)
+
+
+def _totals(state: CloudState) -> dict[str, int]:
+    """Under the same words as a cluster's."""
+    return {f"{kind}s": count for kind, count in state.totals().items()}
 
 
 def _faults(state: CloudState) -> list[str]:
