@@ -31,10 +31,13 @@ def measure(clusters: int, *, unlike: Unlike) -> dict[str, float]:
     """Seconds of the processor by part, the peak of memory in MB, and the size of the JSON in MB."""
     import orjson  # noqa: PLC0415 - only in the process that measures
 
+    from modelplane_dagster.cli.main import collect_seldom  # noqa: PLC0415 - as above
     from modelplane_dagster.manifests.fleet import build_fleet  # noqa: PLC0415 - as above
     from modelplane_dagster.plan import plan_fleet  # noqa: PLC0415 - as above
     from modelplane_dagster.plan_json import plan_document  # noqa: PLC0415 - as above
 
+    # As the command line does.
+    collect_seldom()
     files = manifests(clusters, DEPLOYMENTS, unlike=unlike)
     wall, start = time.perf_counter(), time.process_time()
     fleet = build_fleet(files)
