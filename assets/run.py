@@ -10,7 +10,11 @@ from assets.session import RESOURCE
 
 
 def execute(
-    job: dg.JobDefinition, instance: dg.DagsterInstance, keys: Sequence[dg.AssetKey], *, tags: dict[str, str] | None = None
+    job: dg.JobDefinition,
+    instance: dg.DagsterInstance,
+    keys: Sequence[dg.AssetKey],
+    *,
+    tags: dict[str, str] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Steps wait for nothing, and what raises is in the result."""
     return job.execute_in_process(

@@ -1,6 +1,6 @@
 """What Dagster itself costs a pass: the demo fleet's assets in one in-process run whose steps do nothing.
 
-    python -m benchmarks.dagster_cost [--profile]
+python -m benchmarks.dagster_cost [--profile]
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def console() -> Console:
 
 def progress_console() -> Console:
     """On stderr, so that progress never mixes with what a pipe reads."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 200)
 
 
 def finding_lines(finding: Finding, indent: str = "") -> Text:

@@ -107,7 +107,8 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if ": ready:" not in text:
+        # What merely waits its turn is told by what it waits for.
+        if ": ready:" not in text and "; nothing was changed" not in text:
             self._write(f"  {text}", markup=False, overflow="fold")
 
 

@@ -94,7 +94,9 @@ class Control:
         return {
             "pid": os.getpid(),
             "address": self._lab.clusters.address,
-            "clusters": [_shown(cluster, more(cluster.name)) for cluster in sorted(self._lab.clusters, key=lambda c: c.name)],
+            "clusters": [
+                _shown(cluster, more(cluster.name)) for cluster in sorted(self._lab.clusters, key=lambda c: c.name)
+            ],
             **{name: show() for name, show in self._lab.shows.items()},
         }
 
