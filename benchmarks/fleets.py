@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+from typing import Literal
+
+Unlike = Literal["", "sizes", "names"]
 
 _BLOCK = {
     "EKS": ("eks: {{region: us-east-1}}", "eks: {{instanceType: {m}, diskSizeGb: 100}}", "g6.xlarge", "m6i.2xlarge"),
@@ -12,9 +15,9 @@ _BLOCK = {
 _ACCELERATOR = ", accelerator: {type: nvidia-l4, count: 1}"
 
 
-def manifests(clusters: int, deployments: int, *, unlike: bool = False) -> list[tuple[str, bytes]]:
-    """One file a hundred clusters, with three pools each: two NVIDIA, one CPU. `unlike` gives each cluster pool names,
-    labels and bounds of its own, so that no two share a shape."""
+def manifests(clusters: int, deployments: int, *, unlike: Unlike = "") -> list[tuple[str, bytes]]:
+    """One file a hundred clusters, with three pools each: two NVIDIA, one CPU. `unlike` gives each cluster bounds of its
+    own (`sizes`), or bounds, labels and pool names, so that no two share a shape (`names`)."""
     files = []
     out = io.StringIO()
     for source, (_, machine, gpu, cpu) in _BLOCK.items():
@@ -45,10 +48,10 @@ def _class(name: str, source: str, block: str, kind: str) -> str:
     )
 
 
-def _cluster(name: str, source: str, block: str, *, unlike: bool) -> str:
+def _cluster(name: str, source: str, block: str, *, unlike: Unlike) -> str:
     low = source.lower()
     zones = ", zones: [us-central1-a]" if source == "GKE" else ""
-    suffix, label = (f"-{name}", f", site: {name}") if unlike else ("", "")
+    suffix, label = (f"-{name}", f", site: {name}") if unlike == "names" else ("", "")
     bounds = f", minNodeCount: 1, maxNodeCount: {2 + int(name[1:]) % 50}" if unlike else ""
     pools = "".join(
         f"  - {{name: {pool}{suffix}, className: {low}-{kind}, nodeCount: 1{bounds}{zones}}}\n"

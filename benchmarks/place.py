@@ -11,11 +11,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.fleets import manifests
+from benchmarks.fleets import Unlike, manifests
 from modelplane_dagster.manifests.fleet import build_fleet
 from modelplane_dagster.placement import place_all
 from modelplane_dagster.plan import offer, plan_fleet
 
+UNLIKE: tuple[Unlike, ...] = ("", "names")
 ROUNDS = 5
 BUDGET = 0.1
 
@@ -23,7 +24,7 @@ BUDGET = 0.1
 def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     for clusters in (500, 1000, 2000):
-        for unlike in (False, True):
+        for unlike in UNLIKE:
             fleet = build_fleet(manifests(clusters, 1, unlike=unlike))
             offers = [o for c in plan_fleet(fleet).clusters if (o := offer(c, None))]
             times = []

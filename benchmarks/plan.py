@@ -15,24 +15,29 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from benchmarks.fleets import Unlike, manifests
 
 SIZES = (500, 1000, 2000)
 DEPLOYMENTS = 100
 BUDGET_SECONDS, BUDGET_MB = 3.0, 500
 
 
-def measure(clusters: int, *, unlike: bool) -> dict[str, float]:
+def measure(clusters: int, *, unlike: Unlike) -> dict[str, float]:
     """Seconds of the processor by part, the peak of memory in MB, and the size of the JSON in MB."""
     import orjson  # noqa: PLC0415 - only in the process that measures
 
-    from benchmarks.fleets import manifests  # noqa: PLC0415 - as above
+    from modelplane_dagster.cli.main import collect_seldom  # noqa: PLC0415 - as above
     from modelplane_dagster.manifests.fleet import build_fleet  # noqa: PLC0415 - as above
     from modelplane_dagster.plan import plan_fleet  # noqa: PLC0415 - as above
     from modelplane_dagster.plan_json import plan_document  # noqa: PLC0415 - as above
 
+    # As the command line does.
+    collect_seldom()
     files = manifests(clusters, DEPLOYMENTS, unlike=unlike)
     wall, start = time.perf_counter(), time.process_time()
     fleet = build_fleet(files)
@@ -56,14 +61,14 @@ def measure(clusters: int, *, unlike: bool) -> dict[str, float]:
     }
 
 
-def apart(clusters: int, *, unlike: bool) -> dict[str, float]:
-    command = [sys.executable, __file__, str(clusters), *(["unlike"] if unlike else [])]
+def apart(clusters: int, *, unlike: Unlike) -> dict[str, float]:
+    command = [sys.executable, __file__, str(clusters), unlike]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
-def table(*, unlike: bool) -> None:
+def table(*, unlike: Unlike) -> None:
     print("clusters   read   plan  write    all  (wall)   memory    JSON   a cluster")
     for clusters in SIZES:
         m = apart(clusters, unlike=unlike)
@@ -77,14 +82,16 @@ def table(*, unlike: bool) -> None:
 
 def main() -> None:
     if len(sys.argv) > 1:
-        print(json.dumps(measure(int(sys.argv[1]), unlike="unlike" in sys.argv)))
+        print(json.dumps(measure(int(sys.argv[1]), unlike=next(u for u in get_args(Unlike) if u == sys.argv[2]))))
         return
     load = os.getloadavg()[0]
     print(f"Python {platform.python_version()}, {os.cpu_count()} processors, load {load:.1f}; seconds of the processor")
     print(f"\nThree pools a cluster, {DEPLOYMENTS} deployments of ten replicas; clusters of few shapes")
-    table(unlike=False)
+    table(unlike="")
+    print("\nThe same, autoscaled, with bounds of their own")
+    table(unlike="sizes")
     print("\nThe same, no two clusters alike: pool names, labels and bounds of their own")
-    table(unlike=True)
+    table(unlike="names")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from modelplane_dagster.audit.plan_audit import PlanAudit, audit_plan
 from modelplane_dagster.canonical import canonical
 from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.components.effective import placed
+from modelplane_dagster.components.identity import remembered
 from modelplane_dagster.components.join import Join, Kept, join, remade
 from modelplane_dagster.kube.objects import EMPTY
 
@@ -28,7 +29,7 @@ MARK = "_C_"
 PLACE = "_L_"
 # Above what a manifest may ask for: counts have a bound, far below.
 COUNT, LEAST, MOST = 977_100_001, 977_100_002, 977_100_003
-_MARKS = tuple(str(m).encode() for m in (MARK, PLACE, COUNT, LEAST, MOST))
+_MARKS = (MARK, PLACE, str(COUNT), str(LEAST), str(MOST))
 Result = tuple[Join, PlanAudit]
 
 
@@ -72,21 +73,23 @@ def _work_out(view: ClusterView, components: tuple[Component, ...], keep: Mappin
 def _anonymous(view: ClusterView, components: tuple[Component, ...], keep: Mapping[str, Kept]) -> _Shared | None:
     """The result under the marks; None where more than values and manifests depend on what they stand for."""
     joined, audit = _work_out(_marked(view), components, keep)
-    if joined.findings or audit.findings or _holds(audit.rows, [c.reason for c in joined.components]):
+    if joined.findings or audit.findings:
+        return None
+    told = [c.reason for c in joined.components]
+    if _holds("\n".join([*told, *(f"{r.name} {' '.join(r.reaches)}" for r in audit.rows)])):
         return None
     own = [c for c in joined.components if c.install and _depends(c)]
-    if any(_holds([(p.name, p.namespace, p.placement, p.pod_labels) for p in placed(c)]) for c in own):
+    if any(_holds(repr([(p.name, p.namespace, p.placement, p.pod_labels) for p in placed(c)])) for c in own):
         return None
     return _Shared(joined, audit, frozenset(c.key for c in own))
 
 
+@remembered(1024)
 def _depends(part: JoinedComponent) -> bool:
-    made = canonical((part.values, part.manifests, part.prepares))
-    return any(mark in made for mark in _MARKS)
+    return _holds(canonical((part.values, part.manifests, part.prepares)).decode())
 
 
-def _holds(*values: object) -> bool:
-    text = repr(values).encode()
+def _holds(text: str) -> bool:
     return any(mark in text for mark in _MARKS)
 
 

@@ -163,6 +163,7 @@ def _with_fixed(affinity: Mapping[str, Any], fixed: Json) -> Mapping[str, Any]:
     return result
 
 
+@remembered(4096)
 def placed(joined: JoinedComponent) -> tuple[Placed, ...]:
     """Every workload that an installed component brings with its values and manifests, in declared order; empty for one
     that isn't installed. A daemon made from a custom resource of ours appears once for each such resource."""

@@ -4,39 +4,33 @@ serve every cluster, and a fleet has a thousand of them."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
-from typing import Generic, TypeVar
+from functools import wraps
+from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class _Same(Generic[T]):
-    """An object as a key, by identity; it keeps the object alive, so that no other can take its place."""
-
-    __slots__ = ("it",)
-
-    def __init__(self, it: T) -> None:
-        self.it = it
-
-    def __hash__(self) -> int:
-        return id(self.it)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.it is other.it
-
-
 def remembered(size: int) -> Callable[[Callable[[T], R]], Callable[[T], R]]:
-    """Runs a function of one unchanging object once for it, for the last `size` objects."""
+    """Runs a function of one unchanging object once for it, for up to `size` objects; then it forgets them all.
+
+    An object is known by its identity, and kept alive so that no other can take its place. Nothing is hashed and no code
+    of the object runs: these calls are most of what a plan does.
+    """
 
     def decorate(function: Callable[[T], R]) -> Callable[[T], R]:
-        @lru_cache(maxsize=size)
-        def keyed(key: _Same[T]) -> R:
-            return function(key.it)
+        known: dict[int, tuple[T, R]] = {}
 
         @wraps(function)
         def call(it: T) -> R:
-            return keyed(_Same(it))
+            found = known.get(id(it))
+            if found is not None:
+                return found[1]
+            result = function(it)
+            if len(known) >= size:
+                known.clear()
+            known[id(it)] = (it, result)
+            return result
 
         return call
 

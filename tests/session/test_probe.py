@@ -42,7 +42,9 @@ def session(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> 
     return made
 
 
-@pytest.mark.parametrize(("drops", "mode", "codes"), [("", "grouped", []), ("capacity", "individual", ["FieldDropped"])])
+@pytest.mark.parametrize(
+    ("drops", "mode", "codes"), [("", "grouped", []), ("capacity", "individual", ["FieldDropped"])]
+)
 def test_what_comes_back_decides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drops: str, mode: str, codes: list[str]
 ) -> None:
@@ -98,8 +100,10 @@ def test_a_refused_probe_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                     "FieldDropped",
                     "error",
                     "cluster/c",
-                    "Cluster c drops capacity.requests from claims, as with DRAConsumableCapacity off; dra.cpu runs in "
-                    "grouped mode there, so a claim takes whole groups.",
+                    (
+                        "Cluster c drops capacity.requests from claims, as with DRAConsumableCapacity off; dra.cpu runs in "
+                        "grouped mode there, so a claim takes whole groups."
+                    ),
                 )
             ],
         ),

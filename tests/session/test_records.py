@@ -46,7 +46,7 @@ def test_a_broken_record_is_unknown(tmp_path: Path, content: str) -> None:
 @pytest.mark.parametrize("field", ["pools", "credentials"])
 @pytest.mark.parametrize("value", ["7", "null", "[]", '"x"'])
 def test_a_record_with_a_field_of_another_type_is_unknown(tmp_path: Path, field: str, value: str) -> None:
-    import json  # noqa: PLC0415 - to break one field
+    import json
 
     records = Records(tmp_path)
     records.write(RECORD)
@@ -62,7 +62,12 @@ def test_secrets_of_a_folder(tmp_path: Path) -> None:
     (tmp_path.parent / "outside").write_bytes(b"o")
     secrets = FolderSecrets(tmp_path)
     assert secrets.read("ns", "name", "key") == b"k"
-    for reference in (("ns", "name", "other"), ("ns", "..", "../../outside"), ("ns", "name", ""), ("/etc", "passwd", "")):
+    for reference in (
+        ("ns", "name", "other"),
+        ("ns", "..", "../../outside"),
+        ("ns", "name", ""),
+        ("/etc", "passwd", ""),
+    ):
         with pytest.raises(ConfigError):
             secrets.read(*reference)
     with pytest.raises(ConfigError, match="MODELPLANE_SECRETS names no folder"):
