@@ -1,6 +1,6 @@
 """How long the graph of a large fleet takes to build and to load.
 
-    python -m benchmarks.build_defs [CLUSTERS]
+python -m benchmarks.build_defs [CLUSTERS]
 """
 
 from __future__ import annotations

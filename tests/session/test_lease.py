@@ -76,7 +76,8 @@ def test_a_second_process_waits_then_stops_and_names_the_holder(tmp_path: Path, 
     assert 0.5 <= time.monotonic() - start < 5
     holder = f"{socket.gethostname()}/{other.pid}/"
     assert re.fullmatch(
-        rf"Another writer works on cluster east: {re.escape(holder)}\d+ \(a process on this host\)\.", busy.value.message
+        rf"Another writer works on cluster east: {re.escape(holder)}\d+ \(a process on this host\)\.",
+        busy.value.message,
     )
     assert [re.sub(r"/\d+;", "/N;", t) for t in told] == [f"cluster east is held by {holder}N; waiting up to 0 s"]
 
