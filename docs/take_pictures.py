@@ -60,21 +60,21 @@ def _asset(cluster: str, leaf: str, view: str = "overview") -> str:
 
 
 SHOTS = (
-    # Tall enough for Dagster to draw the nodes whole: drawn smaller, it cuts their titles.
+    Shot("devices", _asset(CLUSTER, f"devices_{POOL}"), (f"devices_{POOL}", "servedBy"), (1500, 1500)),
+    Shot(
+        "refused",
+        _asset("amd-on-aks", "claimed_drivers", "checks") + "&checkDetail=supported_devices",
+        ("supported_devices", "UnsupportedDevices"),
+        (1700, 1000),
+    ),
+    # Tall enough for Dagster to draw the nodes whole: drawn smaller, it cuts their titles. The browser stays without its
+    # navigation afterwards, so this is the last one.
     Shot(
         "lineage",
         _asset(CLUSTER, "schedulable_pools", "lineage") + "&lineageScope=upstream",
         ("schedulable_pools",),
         (3000, 2500),
         ("Hide navigation", "All"),
-    ),
-    Shot("devices", _asset(CLUSTER, f"devices_{POOL}"), (f"devices_{POOL}", "servedBy"), (1500, 1500)),
-    Shot(
-        "refused",
-        _asset("amd-on-aks", "claimed_drivers", "checks") + "&checkDetail=supported_devices",
-        ("supported_devices", "UnsupportedDevices"),
-        (1600, 1000),
-        ("Hide navigation",),
     ),
 )
 _CLICK = """
@@ -164,6 +164,9 @@ def small(data: bytes) -> bytes:
 def take(page: Browser, address: str, shot: Shot) -> None:
     page.open(f"{address}{shot.path}", shot.size)
     page.wait_for(shot.waits_for)
+    if shot.clicks:
+        # The graph fits itself to the view only once its first drawing is done.
+        time.sleep(10)
     for title in shot.clicks:
         page.click(title)
         time.sleep(2)
