@@ -5,6 +5,7 @@ import dagster as dg
 from assets.common import OWNERS, Build
 from assets.keys import class_key, group
 from assets.results import table
+from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster import SOURCES
 from modelplane_dagster.manifests.classes import Device
 from modelplane_dagster.roles import class_drivers, role_of
@@ -38,12 +39,13 @@ def class_asset(build: Build, name: str) -> dg.AssetsDefinition:
             for s in sources
         ]
         return dg.MaterializeResult(
+            data_version=dg.DataVersion(digest(cls.spec.model_dump(mode="json"))),
             metadata={
                 "drivers": ", ".join(drivers) or "-",
                 "role": role_of(drivers).value,
                 "devices": table(device_row(d) for d in cls.spec.devices),
                 "on each source": table(rows),
-            }
+            },
         )
 
     return _class

@@ -9,8 +9,9 @@ from assets.devices import devices_asset, schedulable_asset
 from assets.keys import claimed, class_key, cluster_key, group, pool_key
 from assets.results import LABELS_AND_TAINTS, READY, check, finding_rows, materialised, picked, run_step, table
 from assets.session import of
+from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster import PoolView
-from modelplane_dagster.cluster_plan import ClusterPlan
+from modelplane_dagster.cluster_plan import ClusterPlan, object_digests, values_digest
 from modelplane_dagster.components.types import JoinedComponent
 from modelplane_dagster.findings import Severity, has_errors
 from modelplane_dagster.gate import refusal_sentence
@@ -105,6 +106,7 @@ def _claimed_drivers(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
                 "findings": table(finding_rows(current.gate.findings)),
             },
             check_results=gate_checks(current, key),
+            data_version=dg.DataVersion(current.digest) if current.digest else None,
         )
 
     return _asset
@@ -137,7 +139,7 @@ def _control_plane(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: ensure_control_plane(of(context), plan.name))
         findings = [f for f in result.findings if f.code != "Pending"]
-        return materialised(key, result, checks=[check("requirements", key, findings)])
+        return materialised(key, result, checks=[check("requirements", key, findings)], version=plan.digest)
 
     return _asset
 
@@ -166,7 +168,10 @@ def _pool(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsDefinitio
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: ensure_pool(of(context), plan.name, pool.name))
         return materialised(
-            key, result, checks=[check("labels_and_taints", key, picked(result.findings, LABELS_AND_TAINTS))]
+            key,
+            result,
+            checks=[check("labels_and_taints", key, picked(result.findings, LABELS_AND_TAINTS))],
+            version=plan.digest,
         )
 
     return _asset
@@ -186,9 +191,19 @@ def _serving_base(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
         required_resource_keys=REQUIRES,
     )
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        return materialised(key, run_step(lambda: ensure_base(of(context), plan.name)))
+        return materialised(key, run_step(lambda: ensure_base(of(context), plan.name)), version=_version(*plan.base))
 
     return _asset
+
+
+def _version(*components: JoinedComponent) -> str:
+    """Of the charts, their values and our own manifests, as planned."""
+    return digest(
+        [
+            [c.key, c.component.pin.version if c.component.pin else "", values_digest(c), object_digests(c)]
+            for c in components
+        ]
+    )
 
 
 def _component(build: Build, plan: ClusterPlan, joined: JoinedComponent) -> dg.AssetsDefinition:
@@ -212,6 +227,8 @@ def _component(build: Build, plan: ClusterPlan, joined: JoinedComponent) -> dg.A
         required_resource_keys=REQUIRES,
     )
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        return materialised(key, run_step(lambda: ensure_component(of(context), plan.name, joined.key)))
+        return materialised(
+            key, run_step(lambda: ensure_component(of(context), plan.name, joined.key)), version=_version(joined)
+        )
 
     return _asset

@@ -40,7 +40,7 @@ def devices_asset(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsD
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: observe_devices(of(context), plan.name, pool.name))
         checks = [check(name, key, picked(result.findings, codes)) for name, (codes, _) in DEVICE_CHECKS.items()]
-        return materialised(key, result, checks=checks)
+        return materialised(key, result, checks=checks, version=plan.digest)
 
     return _asset
 
@@ -61,7 +61,7 @@ def schedulable_asset(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
     )
     def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result, rows = run_both(of(context), plan)
-        return materialised(key, result, more={"pools": table(rows)})
+        return materialised(key, result, more={"pools": table(rows)}, version=plan.digest)
 
     return _asset
 

@@ -104,8 +104,10 @@ def materialised(
     *,
     checks: Iterable[dg.AssetCheckResult] = (),
     more: Mapping[str, Any] | None = None,
+    version: str | None = None,
 ) -> dg.MaterializeResult:
-    """What a step saw, as a materialisation with its `ready` check."""
+    """What a step saw, as a materialisation with its `ready` check. `version` is of what was asked for: with the default,
+    which differs each time, the UI calls everything below a repeated step unsynced."""
     metadata: dict[str, Any] = {"state": result.state, "says": result.sentence, "changed": result.changed}
     # Passes and the sensor go by the state: a note of that name must not take its place.
     metadata |= {k: v for k, v in result.notes.items() if v is not None and k not in metadata}
@@ -114,7 +116,10 @@ def materialised(
         metadata["findings"] = table(finding_rows(result.findings))
     log.info("%s: %s%s: %s", result.subject, result.state, " (changed)" if result.changed else "", result.sentence)
     return dg.MaterializeResult(
-        asset_key=key, metadata={**metadata, **(more or {})}, check_results=[ready_check(key, result), *checks]
+        asset_key=key,
+        metadata={**metadata, **(more or {})},
+        check_results=[ready_check(key, result), *checks],
+        data_version=dg.DataVersion(version) if version else None,
     )
 
 

@@ -60,7 +60,15 @@ def _asset(cluster: str, leaf: str, view: str = "overview") -> str:
 
 
 SHOTS = (
-    # Tall enough for Dagster to draw the nodes whole: drawn smaller, it cuts their titles.
+    Shot("devices", _asset(CLUSTER, f"devices_{POOL}"), (f"devices_{POOL}", "servedBy"), (1500, 1500)),
+    Shot(
+        "refused",
+        _asset("amd-on-aks", "claimed_drivers", "checks") + "&checkDetail=supported_devices",
+        ("supported_devices", "UnsupportedDevices"),
+        (1700, 1000),
+    ),
+    # Tall enough for Dagster to draw the nodes whole: drawn smaller, it cuts their titles. The browser stays without its
+    # navigation afterwards, so this is the last one.
     Shot(
         "lineage",
         _asset(CLUSTER, "schedulable_pools", "lineage") + "&lineageScope=upstream",
@@ -68,19 +76,16 @@ SHOTS = (
         (3000, 2500),
         ("Hide navigation", "All"),
     ),
-    Shot("devices", _asset(CLUSTER, f"devices_{POOL}"), (f"devices_{POOL}", "servedBy"), (1500, 1500)),
-    Shot(
-        "refused",
-        _asset("amd-on-aks", "claimed_drivers", "checks") + "&checkDetail=supported_devices",
-        ("supported_devices", "UnsupportedDevices"),
-        (1600, 1000),
-        ("Hide navigation",),
-    ),
 )
 _CLICK = """
 const found = [...document.querySelectorAll('button')].find(b => b.innerText.trim() === arguments[0]);
 if (found) found.click();
 return !!found;
+"""
+# A double click beside the nodes fits Dagster's graph to the view.
+_FIT = """
+const at = {clientX: innerWidth - 60, clientY: innerHeight / 2, bubbles: true, cancelable: true, view: window};
+document.elementFromPoint(at.clientX, at.clientY).dispatchEvent(new MouseEvent('dblclick', at));
 """
 
 
@@ -164,10 +169,16 @@ def small(data: bytes) -> bytes:
 def take(page: Browser, address: str, shot: Shot) -> None:
     page.open(f"{address}{shot.path}", shot.size)
     page.wait_for(shot.waits_for)
+    if shot.clicks:
+        # Its first drawing must be done.
+        time.sleep(10)
     for title in shot.clicks:
         page.click(title)
-        time.sleep(2)
-    time.sleep(6)
+        time.sleep(3)
+    if shot.clicks:
+        page.run(_FIT)
+    # The fit is an animation, slow without a GPU.
+    time.sleep(45 if shot.clicks else 8)
     data = small(page.picture())
     if len(data) > LIMIT:
         msg = f"{shot.name} has {len(data)} bytes, and at most {LIMIT} are kept in the tree"

@@ -16,6 +16,7 @@ import dagster as dg
 
 from assets.build import build_defs
 from modelplane_dagster.accounts import Account
+from modelplane_dagster.errors import NotReadyError
 from modelplane_dagster.manifests.fleet import Fleet
 from resources.clouds.seam import CloudCluster, ClusterRef, InstanceType, Progress
 from resources.settings import Settings
@@ -43,6 +44,9 @@ class RecordingCloud:
         return Progress("pending", "the pool is being made", changed=True)
 
     def credentials(self, ref: ClusterRef) -> dict[str, Any]:
+        if ref.name not in self.clusters:
+            msg = f"the API of {ref.name} has no endpoint yet"
+            raise NotReadyError(msg)
         return kubeconfig(self.server)
 
     def delete_pool(self, ref: ClusterRef, name: str) -> Progress:
@@ -106,9 +110,9 @@ def recording_world(folder: Path) -> Iterator[RecordingWorld]:
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             (world.reads if self.command == "GET" else world.writes).append(f"{self.command} {self.path}")
-            status, body = _reply(self.path) if self.command == "GET" else (403, {"kind": "Status", "code": 403})
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, body = _reply(self.path) if self.command == "GET" else (201, json.loads(sent or b"{}"))
             data = json.dumps(body).encode()
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
@@ -135,6 +139,8 @@ def recording_world(folder: Path) -> Iterator[RecordingWorld]:
 def _reply(path: str) -> tuple[int, dict[str, Any]]:
     """A cluster that answers and holds nothing."""
     plain = path.split("?", 1)[0].rstrip("/")
+    if "/leases/" in plain:
+        return 404, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
     if plain == "/version":
         return 200, {"major": "1", "minor": "34", "gitVersion": "v1.34.1"}
     if plain in ("/api", "/apis"):
