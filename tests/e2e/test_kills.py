@@ -66,7 +66,7 @@ def stands(made: Site) -> None:
 def test_killed_again_and_again_on_the_way(tmp_path):
     with site(tmp_path) as made:
         fleet(made)
-        for writes in (2, 30, 75):
+        for writes in (3, 60):
             assert killed_at(made, writes)
         stands(made)
 
