@@ -73,7 +73,7 @@ def test_a_lost_reply_makes_one_cluster_and_one_pool(made, source):
     assert left == [], "a reply that should have been lost wasn't"
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("kind", [k if k == "no-capacity" else pytest.param(k, marks=pytest.mark.slow) for k in FAULTS])
 @pytest.mark.parametrize("source", CASES)
 def test_a_pool_in_trouble_says_so_and_recovers(made, source, kind):
     cluster = CASES[source][0]

@@ -62,7 +62,10 @@ def running(tmp_path_factory):
         yield made
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, marks=pytest.mark.slow) if k in ("unauthorized", "node-without-label") else k for k in FAULTS],
+)
 def test_one_cluster_in_trouble(running, kind):
     subject, state, named = FAULTS[kind]
     pools = running.folder / "civo-london.yaml"

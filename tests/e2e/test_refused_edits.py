@@ -92,6 +92,11 @@ EDITS = {
 }
 
 
+# These take every path through the code; the others are the same by other edits.
+EVERYDAY = ("class claims what the cloud lacks", "class deleted", "cluster deleted", "folder unreadable")
+CASES = [pytest.param(*row, id=name, marks=() if name in EVERYDAY else pytest.mark.slow) for name, row in EDITS.items()]
+
+
 @pytest.fixture
 def edited(running, request):
     before = {p: p.read_bytes() for p in sorted(running.folder.iterdir())}
@@ -139,7 +144,7 @@ def by_schedule_and_sensor(fleet: Site, instance: dg.DagsterInstance) -> None:
     assert [r.tags.get("modelplane/clusters") for r in asked.run_requests or ()] == []
 
 
-@pytest.mark.parametrize(("edited", "status", "code", "orphans"), EDITS.values(), ids=EDITS, indirect=["edited"])
+@pytest.mark.parametrize(("edited", "status", "code", "orphans"), CASES, indirect=["edited"])
 def test_no_route_changes_anything(edited, status, code, orphans):
     before, lease = edited.changes(), _lease(edited)
     reconciled = edited.reconcile("1s").clean()
@@ -177,6 +182,7 @@ def _lease(fleet: Site) -> str:
     return found["metadata"]["resourceVersion"]
 
 
+@pytest.mark.slow
 def test_a_renamed_cluster_is_another_one(running):
     """The new name is made, as its manifest asks, and gets a replica; the old one stays as it is, its replica with it."""
     before = running.changes()

@@ -15,6 +15,7 @@ from tests.e2e.test_kills import fleet, stands
 pytestmark = [pytest.mark.lab]
 
 
+@pytest.mark.slow
 def test_two_processes_end_well(tmp_path):
     with site(tmp_path) as made:
         fleet(made)
