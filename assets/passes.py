@@ -17,6 +17,7 @@ from assets.build import build_defs
 from assets.clusters import gate_checks
 from assets.converge import JOB
 from assets.evaluations import evaluation
+from assets.history import History
 from assets.keys import claimed, class_key, cluster_key, cluster_of, model_key, owner, pool_key
 from assets.model_state import ModelState, model_state
 from assets.run import execute
@@ -97,9 +98,19 @@ class Passes:
         self.job = self.defs.resolve_job_def(JOB)
         self.keys = sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
         self.state = _State()
+        self.scratch = dg.DagsterInstance.ephemeral()
+        self.history = History()
 
     def run(self, timeout: float) -> Outcome:
-        """Until everything is converged, or refused, or `timeout` seconds are over."""
+        """Until everything is converged, or refused, or `timeout` seconds are over. What the passes saw last is kept in the
+        instance whichever way this ends."""
+        try:
+            return self._run(timeout)
+        finally:
+            self.history.keep(self.instance)
+            self.scratch.dispose()
+
+    def _run(self, timeout: float) -> Outcome:
         start = time.monotonic()
         passes, spent, looked = 0, 0.0, 0.0
         failures: dict[str, None] = {}
@@ -220,11 +231,12 @@ class Passes:
         """One run of the job over the selection; the sentences of steps that raised."""
         clusters = sorted({c for k in keys if (c := cluster_of(k))})
         self.tell(f"pass {number}: {len(keys)} assets of {len(clusters)} clusters")
-        result = execute(self.job, self.instance, keys, tags={"modelplane/pass": str(number)})
+        result = execute(self.job, self.scratch, keys, tags={"modelplane/pass": str(number)})
         for event in result.get_asset_materialization_events():
             made = event.step_materialization_data.materialization
             state = made.metadata.get("state")
             self.state.assets[made.asset_key] = str(state.value) if state is not None else "ready"
+        self.history.take(result.all_events)
         return [self._said(e) for e in result.all_events if e.is_step_failure]
 
     @staticmethod
