@@ -121,7 +121,8 @@ class Passes:
             due = self._due(look)
             over = time.monotonic() - start >= timeout
             if look.settled and not over and (late := self._lagging(look)):
-                failures |= dict.fromkeys(self._converge(late, passes + 1))
+                passes += 1
+                failures |= dict.fromkeys(self._converge(late, passes))
             if look.settled or over:
                 break
             if not due:

@@ -112,6 +112,9 @@ def _state(
         if pool.state not in ("ready", "idle"):
             told = next((f.message for f in pool.findings), f"pool {pool.pool} is {pool.state}")
             return "pending", told
+    missing = next((f for f in findings if f.code == "NodesMissing"), None)
+    if missing is not None:
+        return "pending", missing.message
     errors = [f for f in findings if f.severity is Severity.ERROR]
     if errors:
         return "pending", f"{errors[0].code}: {errors[0].message}"

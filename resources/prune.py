@@ -54,6 +54,9 @@ def plan_prune(session: Session, subject: str, *, unreachable: bool = False) -> 
     """What would go. Raises ConfigError for a subject of no known form, UnreadableError where use can't be judged:
     "could not read" counts as in use."""
     kind, *names = subject.split("/")
+    if kind in ("cluster", "pool", "component") and names and names[0] not in session.known_names():
+        msg = f"No manifest and no record names a cluster {names[0]}, so there is nothing of ours to prune."
+        raise ConfigError(msg)
     if kind == "cluster" and len(names) == 1:
         return _cluster(session, names[0], unreachable=unreachable)
     if kind == "pool" and len(names) == 2:

@@ -18,6 +18,7 @@ from modelplane_dagster.audit.judged import (
     GRACE,
     Standing,
     can_judge,
+    least,
     nodes_by_pool,
     pool_finding,
     read_failures,
@@ -101,7 +102,7 @@ class _Look:
         return f"pool/{self.view.name}/{self.pool.name}"
 
     def state(self) -> Standing:
-        return standing(self.nodes, now=self.now, grace=self.grace)
+        return standing(self.pool, self.nodes, now=self.now, grace=self.grace)
 
     def judged(self) -> tuple[NodeFacts, ...]:
         return tuple(n.facts for n in self.nodes if can_judge(n.facts, now=self.now, grace=self.grace))
@@ -151,7 +152,7 @@ def _faults(look: _Look, faults: dict[tuple[str, Link, str], list[str]]) -> Iter
 def _too_few(look: _Look) -> Iterator[Finding]:
     """Against the lower bound where the size is the autoscaler's, else against the count."""
     pool = look.pool
-    low = pool.minimum if pool.autoscaled and pool.minimum is not None else pool.count
+    low = least(pool)
     if len(look.nodes) < low:
         yield finding(
             "NodesMissing",

@@ -68,14 +68,19 @@ def nodes_by_pool(nodes: Iterable[LiveNode]) -> dict[str, list[LiveNode]]:
     return found
 
 
-def standing(pool_nodes: Iterable[LiveNode], *, now: float, grace: float) -> Standing:
-    """`idle` without nodes, `pending` where none of them can be judged."""
+def least(pool: PoolView) -> int:
+    """How many nodes the pool should have at least: its lower bound where the size is the autoscaler's, else its count."""
+    return pool.minimum if pool.autoscaled and pool.minimum is not None else pool.count
+
+
+def standing(pool: PoolView, pool_nodes: Iterable[LiveNode], *, now: float, grace: float) -> Standing:
+    """`idle` where there is no node and none need be, `pending` where none is there yet or none can be judged."""
     seen = False
     for node in pool_nodes:
         if can_judge(node.facts, now=now, grace=grace):
             return "judged"
         seen = True
-    return "pending" if seen else "idle"
+    return "pending" if seen or least(pool) else "idle"
 
 
 def pool_finding(view: ClusterView, pool: PoolView, state: Standing, nodes: int) -> Finding | None:
@@ -83,6 +88,8 @@ def pool_finding(view: ClusterView, pool: PoolView, state: Standing, nodes: int)
     subject = f"pool/{view.name}/{pool.name}"
     if state == "idle":
         return finding("PoolIdle", subject, f"Pool {pool.name} has no node, so nothing of it is judged.")
+    if state == "pending" and not nodes:
+        return finding("PoolPending", subject, f"Pool {pool.name} should have {least(pool)} nodes and has none yet.")
     if state == "pending":
         return finding(
             "PoolPending",

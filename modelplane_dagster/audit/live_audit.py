@@ -130,7 +130,7 @@ def _pools(view: ClusterView, live: LiveCluster, grace: float) -> Iterator[Told]
     by_pool = nodes_by_pool(live.nodes.value if isinstance(live.nodes, Known) else ())
     for pool in view.pools:
         members = by_pool.get(pool.name, [])
-        said = pool_finding(view, pool, standing(members, now=live.taken_at, grace=grace), len(members))
+        said = pool_finding(view, pool, standing(pool, members, now=live.taken_at, grace=grace), len(members))
         if said:
             yield Told(said, frozenset({pool.name}))
 

@@ -73,6 +73,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except ModelplaneError as error:
         click.echo(f"modelplane-dagster: {error.message}", err=True)
         return exit_status(error)
+    except OSError as error:
+        # A home or another configured place that can't be used; what the product itself reads and writes is told by kind.
+        where = f" ({error.filename})" if error.filename else ""
+        click.echo(f"modelplane-dagster: {error.strerror or type(error).__name__}{where}", err=True)
+        return 2
     return result if isinstance(result, int) else 0
 
 

@@ -62,7 +62,8 @@ def _show(planned: PrunePlan, form: str, *, done: bool) -> None:
         out.print(Text(f"  the chart's own hooks take along: {line}", "yellow"), overflow="fold")
     for line in planned.users:
         out.print(Text(f"  in use: {line}", "red"), overflow="fold")
-    if not done and not planned.users:
+    empty = len(planned.goes) == 1 and planned.goes[0].startswith("nothing")
+    if not done and not planned.users and not empty:
         out.print(
             f"To do it: modelplane-dagster prune {planned.subject} --fingerprint {planned.fingerprint}", markup=False
         )

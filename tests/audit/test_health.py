@@ -68,7 +68,7 @@ def test_every_node_of_every_pool_publishes_what_its_class_declares():
 @pytest.mark.parametrize(
     ("pool_view", "nodes", "state", "codes"),
     [
-        (NV, (), "idle", ["NodesMissing", "PoolIdle"]),
+        (NV, (), "pending", ["NodesMissing", "PoolPending"]),
         (replace(NV, count=0, minimum=0, maximum=3), (), "idle", ["PoolIdle"]),
         (NV, (node("nv-1", NV, ready=False),), "pending", ["PoolPending"]),
         (NV, (node("nv-1", NV, created=NOW - 10),), "pending", ["PoolPending"]),

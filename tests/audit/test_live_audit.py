@@ -246,7 +246,7 @@ def test_landing_nodes_come_from_the_pods():
 @pytest.mark.parametrize(
     ("nodes", "expected"),
     [
-        ((), [("PoolIdle", "pool/c/nv")]),
+        ((), [("PoolPending", "pool/c/nv")]),
         ((node("nv-1", NV, ready=False),), [("PoolPending", "pool/c/nv")]),
         ((node("nv-1", NV, created=NOW - 1), node("nv-2", NV, terminating=True)), [("PoolPending", "pool/c/nv")]),
         ((node("nv-1", NV, ready=False), node("nv-2", NV)), []),
@@ -257,6 +257,13 @@ def test_pools_that_can_t_be_judged(nodes, expected):
     parts = stack(cluster)
     audit = audit_live(cluster, parts, live((*nodes, node("sys-1")), workloads_of(parts)))
     assert told(audit.findings) == expected
+
+
+def test_a_pool_that_may_stand_at_zero_is_idle():
+    idle = replace(NV, count=0, minimum=0, maximum=3)
+    parts = stack(view(idle))
+    audit = audit_live(view(idle), parts, live((node("sys-1"),), workloads_of(parts)))
+    assert told(audit.findings) == [("PoolIdle", "pool/c/nv")]
 
 
 def test_what_isn_t_there_is_missed():
