@@ -8,7 +8,6 @@ Sources: KEP-5075 and measurements of both gate settings on 1.36.3, 2026-11-30.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.cluster import CpuMode, PoolView
@@ -70,11 +69,6 @@ def reserved_cpus(text: str) -> int:
         first, _, last = part.strip().partition("-")
         total += int(last or first) - int(first) + 1
     return total
-
-
-def whole_cpus(quantity: str) -> Decimal:
-    """CPUs as a decimal, from a quantity such as `6`, `5500m`."""
-    return parse_quantity(quantity)
 
 
 def oversized(pool: PoolView, mode: CpuMode | None) -> int | None:

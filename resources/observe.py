@@ -22,7 +22,7 @@ from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.placing import kept
 from modelplane_dagster.components.types import Component
 from modelplane_dagster.drivers import POOL_LABEL
-from modelplane_dagster.errors import ModelplaneError, UnreadableError
+from modelplane_dagster.errors import ModelplaneError
 from modelplane_dagster.known import Known, Maybe, Unknown
 from modelplane_dagster.kube.objects import EMPTY
 from modelplane_dagster.observed import (
@@ -306,7 +306,3 @@ def _components(
     if isinstance(objects, Unknown):
         return objects
     return Known(components_seen(lists, releases.value, objects.value))
-
-
-def unreadable(part: Unknown) -> UnreadableError:
-    return UnreadableError(part.why)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,3 @@ def _record(secret: Mapping[str, Any]) -> ReleaseRecord:
     except (KeyError, ValueError, OSError, EOFError) as error:
         msg = f"Helm's record {where} can't be read ({type(error).__name__})."
         raise UnreadableError(msg) from error
-
-
-def by_release(records: Iterable[ReleaseRecord]) -> dict[tuple[str, str], ReleaseRecord]:
-    return {(r.namespace, r.name): r for r in records}

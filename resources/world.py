@@ -3,7 +3,7 @@ and nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -74,9 +74,6 @@ class LiveWorld:
 def live_world(settings: Settings) -> LiveWorld:
     secrets: Secrets = FolderSecrets(settings.secrets) if settings.secrets else NoSecrets()
     return LiveWorld(secrets, settings.chart_mirror)
-
-
-WorldFactory = Callable[["Settings"], World]
 
 
 def open_world(settings: Settings) -> World:
