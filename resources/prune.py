@@ -321,6 +321,7 @@ def _deployment(session: Session, namespace: str, name: str) -> PrunePlan:
         for cluster in clusters:
             session.write(admit_removal(cluster, subject))
             retire_replica(session.client(cluster), namespace, name, None)
+            session.note_replica(cluster, (namespace, name), there=False)
 
     return PrunePlan(subject, tuple(goes) or ("nothing: no replica stands",), (), tuple(users), act)
 
