@@ -146,7 +146,7 @@ def test_a_cluster_of_unknown_class() -> None:
 
 def test_deployments_and_the_rest() -> None:
     found = document()
-    assert list(found) == ["fingerprint", "clusters", "deployments", "actions", "orphans", "findings"]
+    assert list(found) == ["fingerprint", "clusters", "deployments", "actions", "orphans"]
     assert found["deployments"] == [
         {
             "name": "m",
