@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from modelplane_dagster.errors import ConfigError
@@ -137,7 +138,7 @@ def _stamps() -> str:
 def main() -> int:
     """Builds what is missing and prints where it is; 1 with one sentence where it can't be had."""
     try:
-        folder = find_assets(build=True, tell=lambda line: sys.stderr.write(f"{line}\n"))
+        folder = find_assets(build=True, tell=partial(print, file=sys.stderr, flush=True))
     except AssetsMissingError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1
