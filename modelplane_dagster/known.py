@@ -10,9 +10,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """`why` is a sentence: what was read and what came back."""
+    """`why` is a sentence: what was read and what came back. `coming`: nothing failed, it is only not there yet, and `why`
+    names what is waited for."""
 
     why: str
+    coming: bool = False
 
 
 @dataclass(frozen=True, slots=True)

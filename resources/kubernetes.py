@@ -292,7 +292,7 @@ class ClusterClient:
                 text = response.data.decode("utf-8", "replace")
                 temporary = response.status in _RETRIED_STATUS and (repeat or response.status == 429)
                 if wait is None or not temporary:
-                    raise api_error(self._where(), response.status, text)
+                    raise api_error(self._where(), response.status, text, what=_object_of(path))
                 wait = max(wait, min(float(_number(response.headers.get("Retry-After"))), 5.0))
             _log.debug("%s: %s %s again in %.1f s", self.name, method, path, wait)
             time.sleep(wait * random.uniform(0.8, 1.2))
@@ -389,6 +389,13 @@ def _api_client(kubeconfig: Mapping[str, Any], name: str) -> kube_client.ApiClie
     settings.retries = False
     settings.connection_pool_maxsize = 16
     return kube_client.ApiClient(configuration=settings)
+
+
+def _object_of(path: str) -> str:
+    """`plural name` or `plural namespace/name`, as the path says."""
+    *_, plural, name = ("", "", *path.strip("/").split("/"))
+    scope = path.partition("/namespaces/")[2].split("/")
+    return f"{plural} {scope[0]}/{name}" if len(scope) == 3 else f"{plural} {name}"
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
