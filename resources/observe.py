@@ -67,7 +67,7 @@ def attempt(read: Callable[[], T]) -> Maybe[T]:
     try:
         return Known(read())
     except ModelplaneError as error:
-        return Unknown(error.message)
+        return Unknown(error.message, error.findings)
 
 
 def observed_pools(cluster: CloudCluster) -> Mapping[str, ObservedPool]:

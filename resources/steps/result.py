@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from modelplane_dagster.errors import (
+    AccessError,
     CloudBusyError,
     CloudCapacityError,
     CloudCredentialsError,
@@ -67,6 +68,7 @@ _TELL: tuple[tuple[type[ModelplaneError], State, str], ...] = (
     (CloudNameTakenError, "failed", "NameTaken"),
     (CloudError, "failed", "RequestRejected"),
     (NotReadyError, "pending", "Pending"),
+    (AccessError, "failed", "CredentialsRefused"),
     (UnreadableError, "failed", "ReadFailed"),
     (HelmError, "failed", "InstallFailed"),
     (ConflictError, "failed", "ComponentsConflict"),
@@ -79,6 +81,8 @@ def described(subject: str, error: ModelplaneError) -> StepResult:
     """The error as a result, where it can be described."""
     for kind, state, code in _TELL:
         if isinstance(error, kind):
+            if isinstance(error, KubernetesError) and error.write:
+                code = "WriteRefused"
             own = error.findings or (finding(code, subject, error.message),)
             return StepResult(subject, state, error.message, findings=own)
     raise error

@@ -9,7 +9,7 @@ from tests.cluster_client.server import DROP, Script, scripted
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr("resources.kubernetes.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("resources.kubernetes_requests.time.sleep", lambda _seconds: None)
 
 
 def client(script: Script) -> ClusterClient:
@@ -128,7 +128,7 @@ def test_an_apply_conflict_names_manager_and_fields():
     with scripted((409, answer)) as script:
         with pytest.raises(ConflictError) as caught:
             client(script).apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}})
-        assert str(caught.value) == "Cluster one: configmaps c: helm owns .data.x; ops owns .spec.a, .spec.b."
+        assert str(caught.value) == "Cluster one: ConfigMap n/c: helm owns .data.x; ops owns .spec.a, .spec.b."
         assert script.asked[0][:3] == (
             "PATCH",
             "/api/v1/namespaces/n/configmaps/c?fieldManager=modelplane-dagster&force=false",
