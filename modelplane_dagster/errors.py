@@ -39,7 +39,12 @@ class NotReadyError(ModelplaneError):
 
 
 class ConflictError(ModelplaneError):
-    """Two owners: another writer, field manager, or account holds what we would change."""
+    """Two owners: another writer, field manager, or account holds what we would change. `owners` names the field managers,
+    empty where it isn't about fields."""
+
+    def __init__(self, message: str, *, findings: tuple[Finding, ...] = (), owners: tuple[str, ...] = ()) -> None:
+        super().__init__(message, findings=findings)
+        self.owners = owners
 
 
 class ClusterBusyError(ConflictError):

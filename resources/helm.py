@@ -15,13 +15,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import yaml
+
 from modelplane_dagster.components.types import Pin
 from modelplane_dagster.errors import ConfigError, ConflictError, HelmError, UnreadableError
-from resources.helm_text import conflict_in, last_lines, own_words, secrets_in
+from resources.helm_text import conflict_in, last_lines, own_words, owners_in, secrets_in
 from resources.kubeconfig import secrets_of
 
 Values = Mapping[str, Any]
 Wait = Literal["none", "ready"]
+# An operator's CRDs are a megabyte of YAML, which takes the pure Python parser half a minute.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Helm gives up by itself at its own timeout; this is how long it then may take to record that.
 _GRACE = 20.0
 # Credential plugins get the rest of the environment, as they do from kubectl.
@@ -214,6 +218,12 @@ class Helm:
         )
         return self._run((*arguments, *apis), values=values, timeout=60.0)
 
+    def crds(self, chart: ChartRef) -> tuple[dict[str, Any], ...]:
+        """What stands in the chart's `crds/` folders, its subcharts' included; asks no cluster. Raises HelmError where the
+        chart can't be had."""
+        documents = yaml.load_all(self._run(("show", "crds", *chart.arguments()), timeout=60.0), _Loader)
+        return tuple(d for d in documents if isinstance(d, dict) and d.get("kind") == "CustomResourceDefinition")
+
     def _listed(self, arguments: tuple[str, ...]) -> tuple[Release, ...]:
         answer = self._read(("list", *arguments, "--max", "10000", "--output", "json"))
         return tuple(
@@ -269,7 +279,7 @@ class Helm:
         said = last_lines(own_words(err, process.returncode) if self._plugin else err, hidden)
         conflict = conflict_in(said)
         if conflict:
-            raise ConflictError(f"{self._where()}: {conflict}")
+            raise ConflictError(f"{self._where()}: {conflict}", owners=owners_in(said))
         raise HelmError(f"{said or f'helm {arguments[0]} ended with status {process.returncode}'}")
 
     def _environment(self) -> dict[str, str]:

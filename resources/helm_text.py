@@ -57,6 +57,11 @@ def _noise(line: str) -> bool:
     )
 
 
+def owners_in(said: str) -> tuple[str, ...]:
+    """The field managers that a conflict names; empty where it isn't about fields."""
+    return tuple(sorted({found.group(1) for found in _OWNER.finditer(said)}))
+
+
 def conflict_in(said: str) -> str:
     """One sentence that names the object, the other owner and the fields; empty when no second owner is told of."""
     foreign = _FOREIGN.search(said)

@@ -53,4 +53,4 @@ def _conflict(where: str, said: Mapping[str, Any], what: str) -> ConflictError:
         owners.setdefault(found.group(1) if found else "another manager", []).append(str(cause.get("field")))
     parts = (f"{owner} owns {', '.join(sorted(fields))}" for owner, fields in sorted(owners.items()))
     thing = what or f"{details.get('kind') or 'the object'} {details.get('name') or ''}".strip()
-    return ConflictError(f"{where}: {thing}: {'; '.join(parts)}.")
+    return ConflictError(f"{where}: {thing}: {'; '.join(parts)}.", owners=tuple(sorted(owners)))

@@ -118,17 +118,19 @@ def test_a_refused_connection_is_unreadable():
         ClusterClient(gone).server_version()
 
 
-def test_an_apply_conflict_names_manager_and_fields():
+@pytest.mark.parametrize("details", [{"name": "c", "kind": "configmaps"}, {}])
+def test_an_apply_conflict_names_object_manager_and_fields(details):
     causes = [
         {"reason": "FieldManagerConflict", "message": 'conflict with "ops" using apps/v1', "field": ".spec.b"},
         {"reason": "FieldManagerConflict", "message": 'conflict with "ops" using apps/v1', "field": ".spec.a"},
         {"reason": "FieldManagerConflict", "message": 'conflict with "helm"', "field": ".data.x"},
     ]
-    answer = status(409, "Conflict", "Apply failed", name="c", kind="configmaps", causes=causes)
+    answer = status(409, "Conflict", "Apply failed", **details, causes=causes)
     with scripted((409, answer)) as script:
         with pytest.raises(ConflictError) as caught:
             client(script).apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}})
         assert str(caught.value) == "Cluster one: ConfigMap n/c: helm owns .data.x; ops owns .spec.a, .spec.b."
+        assert caught.value.owners == ("helm", "ops")
         assert script.asked[0][:3] == (
             "PATCH",
             "/api/v1/namespaces/n/configmaps/c?fieldManager=modelplane-dagster&force=false",
