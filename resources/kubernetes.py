@@ -161,7 +161,11 @@ class ClusterClient:
 
     def serves(self, api_version: str, kind: str) -> bool:
         """Whether the API serves the kind now; asks the cluster, so that a kind that was just added is seen."""
-        return any(t.kind == kind for t in self._discover(api_version) or ())
+        return kind in self.kinds_served(api_version)
+
+    def kinds_served(self, api_version: str) -> frozenset[str]:
+        """The kinds of a group and version that the API serves now; empty where it serves none of it."""
+        return frozenset(t.kind for t in self._discover(api_version) or ())
 
     def resolve(self, api_version: str, kind: str) -> ResourceType:
         """Where the kind stands. Raises UnreadableError where the API doesn't serve it."""

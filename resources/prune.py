@@ -277,7 +277,9 @@ def _uninstall(session: Session, name: str, seen: ObservedComponent) -> None:
             continue
         for body in client.list(api_version, kind, labels=f"{COMPONENT_LABEL}={seen.key}"):
             metadata = body["metadata"]
-            client.delete(api_version, kind, metadata["name"], namespace=metadata.get("namespace", ""))
+            client.delete(
+                api_version, kind, metadata["name"], namespace=metadata.get("namespace", ""), uid=metadata["uid"]
+            )
 
 
 def _deployment(session: Session, namespace: str, name: str) -> PrunePlan:
