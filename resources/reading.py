@@ -10,8 +10,11 @@ from modelplane_dagster.errors import ModelplaneError
 if TYPE_CHECKING:
     from resources.kubernetes import ClusterClient
 
-# Kinds that one look needs whole and by our labels: they are listed whole, and our part is taken from that.
-_WHOLE = frozenset({("v1", "Namespace"), ("v1", "ResourceQuota"), ("apps/v1", "Deployment")})
+# Kinds that one look needs whole, and may need by our labels too: they are listed whole, and our part is taken from that.
+_WHOLE = frozenset(
+    {("v1", "Namespace"), ("v1", "ResourceQuota")}
+    | {("apps/v1", k) for k in ("DaemonSet", "Deployment", "StatefulSet")}
+)
 
 
 class Lister(Protocol):

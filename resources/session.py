@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from modelplane_dagster.cluster_plan import ClusterPlan
 from modelplane_dagster.components.join import Kept
-from modelplane_dagster.components.types import Component, CustomResource
+from modelplane_dagster.components.types import Component, Same
 from modelplane_dagster.errors import AccessError, ModelplaneError, NotReadyError, UnreadableError
 from modelplane_dagster.gate import Admission, admit
 from modelplane_dagster.known import Known, Unknown
@@ -24,6 +24,7 @@ from resources import lease as leases
 from resources.clouds.seam import CloudCluster
 from resources.observe import (
     CORE_KINDS,
+    WORKLOAD_KINDS,
     attempt,
     components_seen,
     kept_from,
@@ -236,6 +237,12 @@ class Session(Reach):
         if record != before:
             self.records.write(record)
 
+    def leave(self, name: str) -> None:
+        """After its prune: nothing of ours stands on the cluster, so our Lease there goes with the session."""
+        held = self._leases.get(name)
+        if held is not None:
+            held.leave = True
+
     def forget_pool(self, name: str, pool: str) -> None:
         """After its prune: the record no longer holds what the pool was made for."""
         record = self.records.read(name)
@@ -277,7 +284,7 @@ class Session(Reach):
 
     def _kinds(self, name: str, lists: tuple[Component, ...]) -> tuple[tuple[str, str], ...]:
         """The kinds of our own manifests on this source, those of CRDs included."""
-        found = [(c.api_version, c.kind) for component in lists for c in _own_kinds(component)]
+        found = [kind for component in lists for kind in sorted(_own_kinds(component))]
         if name in self.fleet.clusters:
             plan = self.plan(name)
             found += [(b["apiVersion"], b["kind"]) for c in plan.installed for b in (*c.prepares, *c.manifests)]
@@ -336,8 +343,19 @@ class Session(Reach):
             pause = min(pause * 1.5, 5.0)
 
 
-def _own_kinds(component: Component) -> tuple[CustomResource, ...]:
-    return tuple(w.resource for w in component.workloads if w.resource is not None and w.resource.values_root is None)
+def _own_kinds(component: Component) -> set[tuple[str, str]]:
+    """The kinds of the component's own manifests, whatever cluster they are made for. It doesn't ask a plan: what is
+    left over of a cluster that no manifest names any more must be found too."""
+    found = {
+        (w.resource.api_version, w.resource.kind)
+        for w in component.workloads
+        if w.resource is not None and w.resource.values_root is None
+    }
+    if isinstance(component.manifests, Same):
+        found |= {(str(b["apiVersion"]), str(b["kind"])) for b in component.manifests.value}
+    elif component.manifests is not None and component.pin is None:
+        found |= {("apps/v1", w.kind) for w in component.workloads if w.kind in WORKLOAD_KINDS}
+    return found
 
 
 @contextmanager
