@@ -28,7 +28,8 @@ def command() -> None:
 @format_option
 def up(form: str) -> int:
     """Start the lab; one that runs is left as it is."""
-    client = ensure_running(_home(from_environment()))
+    settings = from_environment()
+    client = ensure_running(_home(settings), settings.lab_kind)
     return _show(client.status(), form)
 
 
@@ -99,7 +100,8 @@ def fault_clear(subject: str, kind: str) -> int:
 
 
 def _fault(subject: str, kind: str, *, on: bool) -> int:
-    client = ensure_running(_home(from_environment()))
+    settings = from_environment()
+    client = ensure_running(_home(settings), settings.lab_kind)
     try:
         client.fault(subject, kind, on=on)
     except LabError as error:

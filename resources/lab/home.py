@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PORT_FILE, TOKEN_FILE, PID_FILE, LOG_FILE = "lab.port", "lab.token", "lab.pid", "lab.log"
+KIND_FILE = "lab.kind"
 _TRIES, _PAUSE = 20, 0.01
 
 
