@@ -22,6 +22,9 @@ Values = Mapping[str, Any]
 Wait = Literal["none", "ready"]
 # Helm gives up by itself at its own timeout; this is how long it then may take to record that.
 _GRACE = 20.0
+# Go collects at this growth of the heap, in per cent. A helm process lives for a second: at Go's 100 it spends a quarter of
+# its processor time on collecting, here it takes 20 MB more (measured on Helm 4.3.1). The process's own GOGC goes before.
+_GOGC = "400"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +256,7 @@ class Helm:
         own = {
             name: str(self._folder / name.lower()) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
         }
-        return {**kept, **own}
+        return {"GOGC": _GOGC, **kept, **own}
 
     def _where(self) -> str:
         return f"Cluster {self._cluster}" if self._cluster else "The cluster"
