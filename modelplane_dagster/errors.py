@@ -29,6 +29,11 @@ class UnreadableError(ModelplaneError):
     """A read failed. Never to be taken for an empty answer."""
 
 
+class AccessError(UnreadableError):
+    """A cluster's API can't be used as the kubeconfig says: the user mends it, its plugin or its certificates. `findings`
+    says what to mend. Nothing was read and nothing written."""
+
+
 class NotReadyError(ModelplaneError):
     """Wait: what was asked for exists or is being made, and isn't usable yet."""
 
@@ -84,12 +89,22 @@ class CloudNameTakenError(CloudError):
 
 
 class KubernetesError(ModelplaneError):
-    """The cluster's API said no. `status` is the HTTP status, `reason` the API's own word."""
+    """The cluster's API said no. `status` is the HTTP status, `reason` the API's own word; `write` says whether a change
+    was asked for."""
 
-    def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        findings: tuple[Finding, ...] = (),
+        write: bool = False,
+    ) -> None:
+        super().__init__(message, findings=findings)
         self.status = status
         self.reason = reason
+        self.write = write
 
 
 class HelmError(ModelplaneError):

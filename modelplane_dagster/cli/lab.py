@@ -30,7 +30,8 @@ def command() -> None:
 @format_option
 def up(form: str) -> int:
     """Start the lab; one that runs is left as it is."""
-    client = ensure_running(_home(from_environment()))
+    settings = from_environment()
+    client = ensure_running(_home(settings), settings.lab_kind)
     return _show(client.status(), form)
 
 
@@ -113,7 +114,7 @@ def _fault(subject: str, kind: str, paths: tuple[Path, ...], *, on: bool) -> int
 
     settings = from_environment()
     fleet = load_fleet(fleet_paths(paths, settings))
-    client = ensure_running(_home(settings))
+    client = ensure_running(_home(settings), settings.lab_kind)
     known = known_subjects(client, fleet)
     # A fault outlives the manifest of what it was set on, and is lifted all the same.
     check_fault(subject, kind, known if on or subject not in _troubled(client.status()) else {subject})

@@ -146,7 +146,7 @@ def test_a_cluster_of_unknown_class() -> None:
 
 def test_deployments_and_the_rest() -> None:
     found = document()
-    assert list(found) == ["fingerprint", "clusters", "deployments", "actions", "orphans"]
+    assert list(found) == ["fingerprint", "clusters", "deployments", "actions", "orphans", "findings"]
     assert found["deployments"] == [
         {
             "name": "m",
@@ -188,6 +188,11 @@ def test_deployments_and_the_rest() -> None:
         "reason": "nothing was observed; made if it isn't there",
     }
     assert (found["orphans"], [f["code"] for f in found["findings"]]) == ([], ["ClassNotFound"])
+
+
+def test_a_clean_plan_has_the_contracts_keys_alone() -> None:
+    clean = plan_document(plan_fleet(fleet(*(o for o in OBJECTS if o["metadata"]["name"] != "west"))))
+    assert list(clean) == ["fingerprint", "clusters", "deployments", "actions", "orphans"]
 
 
 def test_the_fingerprint_covers_everything_but_itself() -> None:
