@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: setup demo test e2e ui lint bench docs clean
+.PHONY: setup demo test slow kubernetes e2e ui lint bench docs clean
 
 setup: $(STAMP)
 
@@ -25,8 +25,17 @@ test: setup
 	$(PYTEST) tests
 
 # Minutes rather than seconds: every kill point, every fault, the schedule and the sensor under `dagster dev`.
-e2e: setup
+slow: setup
 	$(PYTEST) -m slow tests
+
+# The control plane's binaries: KUBE_ASSETS, the cache, or seven minutes of `go build`.
+kubernetes: setup
+	$(BIN)/python -m resources.lab.plane.assets
+
+# On a real API server and scheduler. Where they can't be had, this says so, and every test skips with that reason.
+e2e: setup
+	-$(BIN)/python -m resources.lab.plane.assets
+	$(PYTEST) -m kubernetes tests -rs
 
 ui: setup
 	MODELPLANE_WEBSERVER=http://127.0.0.1:3000 DAGSTER_HOME=$$($(BIN)/python -m resources.settings) \

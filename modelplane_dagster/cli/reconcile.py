@@ -63,6 +63,9 @@ def command(paths: tuple[Path, ...], timeout: str, form: str) -> int:
     else:
         out = console()
         print_fleet(out, outcome.look)
+        for failure in outcome.failures:
+            out.print()
+            out.print(f"failed: {failure}", style="red", markup=False, overflow="fold")
         out.print()
         out.print(sentence(outcome))
     return status(outcome, invalid=has_errors(fleet.findings))
@@ -89,7 +92,7 @@ def sentence(outcome: Outcome) -> str:
     return (
         f"{done} of {len(clusters)} clusters converged, {serving} of {len(outcome.look.models)} deployments serve; "
         f"{outcome.passes} passes in {outcome.seconds:.1f} s (runs {outcome.dagster_seconds:.1f} s, looking "
-        f"{outcome.observe_seconds:.1f} s)."
+        f"{outcome.observe_seconds:.1f} s). To clusters: {outcome.tally.total.sentence()}."
     )
 
 
@@ -106,6 +109,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         ],
         "orphans": [o.as_dict() for o in look.plan.orphans],
         "failures": list(outcome.failures),
+        "calls": outcome.tally.as_dict(),
     }
 
 
