@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.audit.expect import SYSTEM
-from modelplane_dagster.audit.plan_audit import PlanAudit, audit_plan
+from modelplane_dagster.audit.plan_audit import PlacementRow, PlanAudit, audit_plan
 from modelplane_dagster.canonical import canonical
 from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.components.checks import pool_findings
@@ -121,7 +121,12 @@ def _with_names(shared: _Shared, joined: Join, names: Mapping[str, str]) -> _Sha
         serves = part.serves if part.key in shared.named else tuple(names[s] for s in part.serves)
         same = reason == part.reason and serves == part.serves
         parts.append(part if same else replace(part, reason=reason, serves=serves))
-    rows = tuple(replace(r, reaches=tuple(names.get(p, p) for p in r.reaches)) for r in shared.audit.rows)
+    # A fleet has ten thousands of rows, and few sets of pools that they reach.
+    reached = {r.reaches: tuple(names.get(p, p) for p in r.reaches) for r in shared.audit.rows}
+    rows = tuple(
+        r if reached[r.reaches] == r.reaches else PlacementRow(r.component, r.kind, r.name, reached[r.reaches])
+        for r in shared.audit.rows
+    )
     return _Shared(Join(tuple(parts), ()), PlanAudit(rows), shared.own)
 
 
