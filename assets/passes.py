@@ -21,6 +21,7 @@ from assets.history import History
 from assets.keys import claimed, class_key, cluster_key, cluster_of, model_key, owner, pool_key
 from assets.model_state import ModelState, model_state
 from assets.run import execute
+from assets.scratch import scratch_instance
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
@@ -105,7 +106,7 @@ class Passes:
         self.job = self.defs.resolve_job_def(JOB)
         self.keys = sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
         self.state = _State()
-        self.scratch = dg.DagsterInstance.ephemeral()
+        self.scratch = scratch_instance()
         self.history = History()
 
     def run(self, timeout: float) -> Outcome:

@@ -109,5 +109,13 @@ class ObservedCluster:
 
     def unread(self) -> tuple[str, ...]:
         """Why each unknown part is unknown; empty when everything was read."""
+        return tuple(dict.fromkeys(p.why for p in self._unknown()))
+
+    def coming(self) -> str:
+        """What is waited for where nothing failed and something isn't there yet; empty otherwise."""
+        unknown = self._unknown()
+        return unknown[0].why if unknown and all(p.coming for p in unknown) else ""
+
+    def _unknown(self) -> tuple[Unknown, ...]:
         parts = (self.control_plane, self.pools, self.components, self.replicas)
-        return tuple(dict.fromkeys(p.why for p in parts if isinstance(p, Unknown)))
+        return tuple(p for p in parts if isinstance(p, Unknown))
