@@ -64,6 +64,6 @@ def _judged(cluster: ClusterPlan, plan: FleetPlan, grace: float) -> tuple[Findin
     problems = observed.problems()
     if isinstance(observed.control_plane, Unknown) and not problems:
         problems = (finding("ReadFailed", f"cluster/{cluster.name}", observed.control_plane.why),)
-    if observed.live is None:
+    if observed.live is None or isinstance(observed.control_plane, Unknown):
         return problems
     return (*problems, *judge_live(cluster, observed, grace=grace).findings)
