@@ -19,6 +19,7 @@ import yaml
 from assets.build import build_defs
 from assets.converge import JOB
 from assets.instance import open_instance
+from assets.keys import cluster_of
 from assets.run import execute
 from assets.runs import OBSERVE
 from resources.lab.plane.keys import Authority
@@ -176,7 +177,9 @@ def _materialise(site: Site) -> None:
         defs = build_defs(site.fleet(), settings, lambda: open_world(settings))
         try:
             converge = defs.resolve_job_def(JOB)
-            keys = sorted(converge.asset_layer.executable_asset_keys)
+            # One that goes well, one that goes wrong and one on a cloud: the commands asked the others.
+            chosen = ("mine", "plugin-fails", "gke-iowa")
+            keys = [k for k in sorted(converge.asset_layer.executable_asset_keys) if cluster_of(k) in chosen]
             execute(converge, instance, keys, tags={})
             defs.resolve_job_def(OBSERVE).execute_in_process(instance=instance, raise_on_error=False)
         finally:
