@@ -8,7 +8,7 @@ from typing import Any
 
 from resources.lab.api.defaults import pod_template
 from resources.lab.api.errors import Cause, invalid
-from resources.lab.api.rules_dra import claim_spec, slice_spec
+from resources.lab.api.rules_dra import claim_spec, selectors, slice_spec
 from resources.lab.api.schema import Json
 from resources.lab.api.table import Resource
 
@@ -24,6 +24,11 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ANNOTATION_LIMIT = 262144
 _DATA_LIMIT = 1048576
 
+_DATA_KEY = re.compile(r"^[-._a-zA-Z0-9]+$")
+DATA_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -90,8 +95,13 @@ def _causes(resource: Resource, obj: Obj, old: Obj | None) -> Iterator[Cause]:
         yield from claim_spec((obj.get("spec") or {}).get("spec") or {}, "spec.spec")
     elif resource.key == ("resource.k8s.io", "resourceslices"):
         yield from slice_spec(obj.get("spec") or {}, old)
+    elif resource.key == ("resource.k8s.io", "deviceclasses"):
+        yield from selectors((obj.get("spec") or {}).get("selectors") or (), "spec.selectors")
     if resource.key in {("", "configmaps"), ("", "secrets")}:
         yield from _size(obj)
+        for key in (*(obj.get("data") or {}), *(obj.get("binaryData") or {})):
+            if len(key) > 253 or not _DATA_KEY.match(key) or key in {".", ".."}:
+                yield wrong(f"data[{key}]", key, DATA_KEY_RULE)
     if resource.group == "apiextensions.k8s.io":
         yield from _crd(obj)
     yield from _immutable(resource, obj, old)
@@ -206,7 +216,8 @@ def _toleration(toleration: Obj, at: str) -> Iterator[Cause]:
             yield wrong(f"{at}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'")
     elif operator == "Equal":
         yield from _value(toleration.get("value") or "", f"{at}.operator")
-    elif operator not in {"Lt", "Gt"}:
+    else:
+        # Lt and Gt belong to a gate that is off by default (TaintTolerationComparisonOperators, 1.36).
         yield unsupported(f"{at}.operator", operator, ("Equal", "Exists"))
     if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
         yield unsupported(f"{at}.effect", toleration["effect"], _EFFECTS)
@@ -244,6 +255,8 @@ def _requirement(requirement: Obj, at: str, *, fields: bool) -> Iterator[Cause]:
             yield wrong(f"{at}.key", requirement.get("key", ""), "not a valid field selector key")
     else:
         yield from _key(requirement.get("key", ""), requirement.get("key", ""), f"{at}.key")
+        for index, value in enumerate(values):
+            yield from _value(value, f"{at}.values[{index}]")
 
 
 def _taints(taints: list[Obj]) -> Iterator[Cause]:
@@ -324,12 +337,21 @@ def _crd(obj: Obj) -> Iterator[Cause]:
             yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
 
 
+def _list(names: list[str]) -> str:
+    return "[]string{" + ", ".join(f'"{name}"' for name in names) + "}"
+
+
 _FIXED_SPECS = {("resource.k8s.io", "resourceclaims"), ("resource.k8s.io", "resourceclaimtemplates")}
 
 
 def _immutable(resource: Resource, obj: Obj, old: Obj | None) -> Iterator[Cause]:
     if old is None:
         return
+    if "deletionTimestamp" in old["metadata"]:
+        new = [f for f in obj["metadata"].get("finalizers") or () if f not in (old["metadata"].get("finalizers") or ())]
+        if new:
+            why = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {_list(new)}"
+            yield Cause("FieldValueForbidden", why, "metadata.finalizers")
     if resource.key in _FIXED_SPECS and obj.get("spec") != old.get("spec"):
         yield wrong("spec", "", "field is immutable")
     sealed = resource.key in {("", "configmaps"), ("", "secrets")} and bool(old.get("immutable"))

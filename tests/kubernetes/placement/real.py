@@ -106,7 +106,7 @@ class Real:
             found.update(self._look(world, refused))
             return len(found) == len(world.cases)
 
-        self._until(looked, lambda: f"undecided: {sorted({c.name for c in world.cases} - set(found))}")
+        self._until(looked, lambda: f"undecided: {self._undecided(world, found)}")
         by_name = {c.name: c for c in world.cases}
         with suppress(TimeoutError):
             self._until(
@@ -114,6 +114,16 @@ class Real:
             )
         looked()
         return found
+
+    def _undecided(self, world: World, found: Mapping[str, Decision]) -> list[Body]:
+        """What the API says of the workloads that nothing was decided of."""
+        left = {c.name for c in world.cases} - set(found)
+        objects = [*self._list("pods", world), *self._list("daemons", world), *self._list("deployments", world)]
+        return [
+            {"name": o["metadata"]["name"], "kind": o.get("kind"), "status": o.get("status")}
+            for o in objects
+            if o["metadata"]["labels"][CASE] in left
+        ]
 
     def _look(self, world: World, refused: Mapping[str, str]) -> dict[str, Decision]:
         """The cases that are decided by now."""
@@ -143,7 +153,7 @@ class Real:
         while not done():
             if time.monotonic() > end:
                 raise TimeoutError(why if isinstance(why, str) else why())
-            time.sleep(0.1)
+            time.sleep(0.2)
 
     def _clear(self, world: World) -> None:
         wire, query = self._wires[0], {"labelSelector": f"{CLUSTER}={world.name}"}

@@ -28,7 +28,7 @@ class Tally:
     seconds: float = 0.0
 
 
-def make_world(seed: int, number: int) -> World:
+def make_world(seed: str, number: int) -> World:
     """The same for the same seed and number, whatever else runs."""
     rng = Random(f"{seed}/{number}")
     name = f"c{number}"
@@ -46,7 +46,7 @@ def run(real: Real, worlds: list[World]) -> Tally:
         by_lab = lab.decide(world)
 
         def agrees(case: Case, decision: Decision, forecasts: dict[str, Forecast] = forecasts) -> bool:
-            return not differs(case, decision, forecasts[case.name])
+            return bool(decision.refused) or not differs(case, decision, forecasts[case.name])
 
         by_real = real.decide(world, agrees=agrees)
         for case in world.cases:
