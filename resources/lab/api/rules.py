@@ -296,7 +296,10 @@ def _workload(obj: Obj, old: Obj | None) -> Iterator[Cause]:
     spec = obj["spec"]
     selector = spec.get("selector")
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    if not selector:
+    if selector is None and obj["kind"] == "DaemonSet":
+        # Upstream reads none as one that selects nothing.
+        yield wrong("spec.template.metadata.labels", dict(labels), "`selector` does not match template `labels`")
+    elif not selector:
         yield (
             required("spec.selector")
             if selector is None

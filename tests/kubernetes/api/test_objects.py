@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.api.bodies import apps, claim, claims, config_map, core, daemon_set, pod
+from tests.kubernetes.api.bodies import apps, claim, claims, config_map, core, daemon_set, deployment, pod
 from tests.kubernetes.wire import Wire
 
 
@@ -170,13 +170,17 @@ def test_a_daemon_set_needs_a_selector_that_matches(api: Wire, ns: str) -> None:
     assert answer.told == (422, "Invalid")
     assert answer.causes == [("spec.template.metadata.labels", "FieldValueInvalid")]
     body["spec"].pop("selector")
-    assert ("spec.selector", "FieldValueRequired") in api.post(apps(ns), body).causes
+    assert api.post(apps(ns), body).causes == [("spec.template.metadata.labels", "FieldValueInvalid")]
+    body = deployment("m")
+    body["spec"].pop("selector")
+    assert ("spec.selector", "FieldValueRequired") in api.post(apps(ns, "deployments"), body).causes
 
 
 def test_the_selector_is_immutable(api: Wire, ns: str) -> None:
     made = api.post(apps(ns), daemon_set("d")).ok()
     made["spec"]["selector"]["matchLabels"] = {"app": "d", "more": "x"}
     made["spec"]["template"]["metadata"]["labels"] = {"app": "d", "more": "x"}
+    made["metadata"].pop("resourceVersion")
     answer = api.put(apps(ns, name="d"), made)
     assert answer.told == (422, "Invalid")
     assert answer.causes == [("spec.selector", "FieldValueInvalid")]

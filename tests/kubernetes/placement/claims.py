@@ -169,7 +169,6 @@ class _Maker:
 
 
 _COSTLY = (
-    'D.?model.orValue("").lowerAscii() == "h100"',
     '["A100", "L4"].exists(m, m == D.?model.orValue(""))',
     'D.model.matches("^[AH]100$")',
 )

@@ -16,6 +16,8 @@ def differs(case: Case, decided: Decision, forecast: Forecast) -> str:
     if case.kind == "DaemonSet":
         more, less = sorted(decided.nodes - forecast.nodes), sorted(forecast.nodes - decided.nodes)
         return f"runs on {more} too and not on {less}" if more or less else ""
+    if case.match is not None and bool(decided.nodes) != bool(case.match):
+        return f"runs on {sorted(decided.nodes)}, and placement matches {sorted(case.match)}"
     if not decided.nodes:
         return f"is unschedulable, and may run on {sorted(forecast.nodes)}" if forecast.nodes else ""
     if strays := sorted(decided.nodes - forecast.nodes):
@@ -23,8 +25,6 @@ def differs(case: Case, decided: Decision, forecast: Forecast) -> str:
     for node in decided.nodes if case.claims else ():
         if dict(decided.devices) != dict(forecast.devices[node]):
             return f"holds {dict(decided.devices)} on {node} and would hold {dict(forecast.devices[node])}"
-    if case.match is not None and not decided.nodes <= case.match:
-        return f"runs on {sorted(decided.nodes)}, and placement matches {sorted(case.match)}"
     return ""
 
 

@@ -134,7 +134,7 @@ def _counters(rng: Random, frame: Frame, reach: Body, generation: int, *, clean:
             used["engines"] = {"value": rng.choice(("1", "2", "3"))}
         made["consumesCounters"] = [{"counterSet": "card", "counters": used}]
         devices.append(made)
-    if not clean and rng.random() < 0.2:
+    if not clean and rng.random() < 0.1:
         devices[0]["consumesCounters"][0]["counterSet"] = "missing"
     return [shared, frame.slice("b-parts", generation=generation, count=2, devices=devices, **reach)]
 
@@ -170,4 +170,8 @@ def _selector(rng: Random) -> Body:
     if rng.random() < 0.5:
         key = rng.choice(tuple(LABELS))
         return {"nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "Exists"}]}]}
-    return {"nodeSelectorTerms": [{"matchExpressions": [requirement(rng) for _ in range(rng.choice((1, 2)))]}]}
+    wanted = [requirement(rng) for _ in range(rng.choice((1, 2)))]
+    if rng.random() < 0.98:
+        # One that can't be read ends every claim's allocation in the whole cluster.
+        wanted = [r for r in wanted if r["operator"] not in ("Gt", "Lt") or r["values"][0].isdigit()]
+    return {"nodeSelectorTerms": [{"matchExpressions": wanted or [{"key": "zone", "operator": "Exists"}]}]}

@@ -74,14 +74,14 @@ def make_case(rng: Random, world: str, name: str, nodes: tuple[Body, ...]) -> Ca
 def placing(rng: Random, nodes: tuple[Body, ...], *, mild: bool = False) -> Body:
     """The fields of a pod spec that say where it may run; `mild` ones exclude few nodes."""
     spec: Body = {}
-    if rng.random() < (0.15 if mild else 0.4):
+    if rng.random() < (0.08 if mild else 0.4):
         spec["nodeSelector"] = _pairs(rng, nodes, 1 if mild else rng.choice((1, 1, 2)))
-    if rng.random() < (0.15 if mild else 0.45):
+    if rng.random() < (0.1 if mild else 0.45):
         terms = [_term(rng, nodes) for _ in range(rng.choice((1, 1, 2, 3)))]
         required = {"nodeSelectorTerms": terms}
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     tolerations = [_toleration(rng, nodes) for _ in range(rng.choice((0, 1, 2, 3)))]
-    if rng.random() < (0.6 if mild else 0.1):
+    if rng.random() < (0.75 if mild else 0.1):
         tolerations.append({"operator": "Exists"})
     if tolerations:
         spec["tolerations"] = tolerations

@@ -9,13 +9,14 @@ from random import Random
 
 from tests.kubernetes.placement import lab, plan
 from tests.kubernetes.placement.claims import make_claim_case
+from tests.kubernetes.placement.classes import make_class_case
 from tests.kubernetes.placement.compare import differs, report
 from tests.kubernetes.placement.nodes import make_case, make_nodes
 from tests.kubernetes.placement.real import Real
 from tests.kubernetes.placement.world import Case, Decision, Forecast, World
 
-PLAIN, CLAIMS = 22, 18
-"""Workloads of one cluster without claims, and with."""
+PLAIN, CLAIMS, CLASSES = 20, 14, 8
+"""Workloads of one cluster: without claims, with random ones, and with those of classes."""
 
 
 @dataclass
@@ -33,10 +34,11 @@ def make_world(seed: str, number: int) -> World:
     rng = Random(f"{seed}/{number}")
     name = f"c{number}"
     nodes = make_nodes(rng, name, rng.randint(4, 9))
-    clean = rng.random() < 0.6
+    clean = rng.random() < 0.7
     plain = [make_case(rng, name, f"{name}-w{i}", nodes) for i in range(PLAIN)]
     claims = [make_claim_case(rng, name, f"{name}-k{i}", nodes, clean=clean) for i in range(CLAIMS)]
-    return World(name, nodes, (*plain, *claims))
+    classes = [make_class_case(rng, name, f"{name}-m{i}", nodes, cpu=i == 0) for i in range(CLASSES)]
+    return World(name, nodes, (*plain, *claims, *classes))
 
 
 def run(real: Real, worlds: list[World]) -> Tally:
@@ -64,5 +66,5 @@ def run(real: Real, worlds: list[World]) -> Tally:
 
 
 def _shape(case: Case, decision: Decision) -> str:
-    what = "claim" if case.claims else case.kind
+    what = case.kind if not case.claims else "claim" if case.match is None else "class"
     return f"{what} {'refused' if decision.refused else 'placed' if decision.nodes else 'nowhere'}"
