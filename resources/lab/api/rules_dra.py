@@ -38,7 +38,7 @@ def _named(items: list[Obj], at: str) -> Iterator[Cause]:
                 field, name, "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
             )
         if name in seen:
-            yield Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', field)
+            yield Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', f"{at}[{index}]")
         seen.add(name)
 
 
@@ -116,7 +116,11 @@ def slice_spec(spec: Obj, old: Obj | None) -> Iterator[Cause]:
         yield _required("spec", words)
     elif len(reaches) > 1:
         yield _invalid("spec", "{" + ", ".join(reaches) + "}", words)
+    if len((spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or (1,)) != 1:
+        yield _invalid("spec.nodeSelector.nodeSelectorTerms", "", "must have exactly one node selector term")
     devices = spec.get("devices") or []
+    if devices and spec.get("sharedCounters"):
+        yield _invalid("spec", "{devices, sharedCounters}", "exactly one of `sharedCounters`, `devices` is required")
     if len(devices) > DEVICES_LIMIT:
         yield Cause(
             "FieldValueTooMany", f"Too many: {len(devices)}: must have at most {DEVICES_LIMIT} items", "spec.devices"

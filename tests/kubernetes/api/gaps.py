@@ -2,4 +2,8 @@
 
 from __future__ import annotations
 
-GAPS: dict[str, str] = {}
+GAPS: dict[str, str] = {
+    "test_unknown_fields[Warn-201]": (
+        "it drops unknown fields without a Warning header; helm, kubectl and the product ask for Strict or don't read it"
+    ),
+}

@@ -238,7 +238,7 @@ def test_a_claims_capacity_is_kept_where_the_gate_is_on(api: Wire, ns: str) -> N
         (
             [{"name": "r", "exactly": {"deviceClassName": "x"}}] * 2,
             {},
-            ("spec.devices.requests[1].name", "FieldValueDuplicate"),
+            ("spec.devices.requests[1]", "FieldValueDuplicate"),
         ),
         (
             [{"name": "r", "exactly": {"deviceClassName": "x"}}],
@@ -263,3 +263,36 @@ def test_claims_are_validated(
     answer = api.post(claims(ns), claim("c", *requests, **more))
     assert answer.told == (422, "Invalid")
     assert cause in answer.causes
+
+
+@pytest.mark.parametrize(
+    ("spec", "cause"),
+    [
+        ({}, ("spec", "FieldValueRequired")),
+        ({"allNodes": True, "nodeName": "api-node"}, ("spec", "FieldValueInvalid")),
+        ({"allNodes": True, "devices": [{"name": "d"}, {"name": "d"}]}, ("spec.devices[1]", "FieldValueDuplicate")),
+        ({"allNodes": True, "devices": [{"name": "D"}]}, ("spec.devices[0].name", "FieldValueInvalid")),
+        (
+            {"allNodes": True, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 0}},
+            ("spec.pool.resourceSliceCount", "FieldValueInvalid"),
+        ),
+        (
+            {"nodeSelector": {"nodeSelectorTerms": [{}, {}]}},
+            ("spec.nodeSelector.nodeSelectorTerms", "FieldValueInvalid"),
+        ),
+        (
+            {
+                "allNodes": True,
+                "devices": [{"name": "d"}],
+                "sharedCounters": [{"name": "c", "counters": {"m": {"value": "1"}}}],
+            },
+            ("spec", "FieldValueInvalid"),
+        ),
+    ],
+)
+def test_slices_are_validated(api: Wire, ns: str, spec: dict[str, Any], cause: tuple[str, str]) -> None:
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    body = {"metadata": {"name": f"{ns}-bad"}, "spec": {"driver": "x.example.com", "pool": pool, **spec}}
+    answer = api.post("/apis/resource.k8s.io/v1/resourceslices", body)
+    assert answer.told == (422, "Invalid")
+    assert answer.causes == [cause]

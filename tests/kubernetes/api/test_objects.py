@@ -311,6 +311,13 @@ def test_patches(api: Wire, ns: str, kind: str, patch: Any, data: dict[str, str]
         assert answer.ok()["data"] == data
 
 
+def test_a_json_patch_escapes_slashes(api: Wire, ns: str) -> None:
+    api.post(core(ns), config_map("a", {"k": "v"})).ok()
+    patch = [{"op": "add", "path": "/metadata/labels/example.com~1x", "value": "y"}]
+    done = api.patch(core(ns, name="a"), patch, "json-patch+json").ok()
+    assert done["metadata"]["labels"] == {"k": "v", "example.com/x": "y"}
+
+
 def test_a_json_patch_whose_test_fails(api: Wire, ns: str) -> None:
     api.post(core(ns), config_map("a", a="1")).ok()
     patch = [{"op": "test", "path": "/data/a", "value": "2"}, {"op": "remove", "path": "/data/a"}]

@@ -119,10 +119,15 @@ class Real:
         """What the API says of the workloads that nothing was decided of."""
         left = {c.name for c in world.cases} - set(found)
         objects = [*self._list("pods", world), *self._list("daemons", world), *self._list("deployments", world)]
+        events = self._wires[0].get("/api/v1/events").ok()["items"]
         return [
-            {"name": o["metadata"]["name"], "kind": o.get("kind"), "status": o.get("status")}
-            for o in objects
-            if o["metadata"]["labels"][CASE] in left
+            *({"name": name} for name in sorted(left)),
+            *(o for o in objects if o["metadata"]["labels"][CASE] in left),
+            *(
+                {"about": e["involvedObject"]["name"], "reason": e["reason"], "message": e.get("message")}
+                for e in events
+                if e["involvedObject"]["name"] in left
+            ),
         ]
 
     def _look(self, world: World, refused: Mapping[str, str]) -> dict[str, Decision]:
