@@ -101,16 +101,12 @@ def allocate(
     return tuple(_allocation(claim, search.taken_for(at), node, known) for at, claim in enumerate(claims))
 
 
-def _allocation(
-    claim: Claim, mine: Sequence[Taken], node: NodeFacts, classes: Mapping[str, DeviceClass]
-) -> Allocation:
+def _allocation(claim: Claim, mine: Sequence[Taken], node: NodeFacts, classes: Mapping[str, DeviceClass]) -> Allocation:
     results = tuple(_result(claim, number, taken) for number, taken in enumerate(mine))
     return Allocation(claim.name, results, _node_selector(mine, node), _config(claim, mine, classes))
 
 
-def _config(
-    claim: Claim, mine: Sequence[Taken], classes: Mapping[str, DeviceClass]
-) -> tuple[Mapping[str, Any], ...]:
+def _config(claim: Claim, mine: Sequence[Taken], classes: Mapping[str, DeviceClass]) -> tuple[Mapping[str, Any], ...]:
     """Each class's configuration once, for the requests that it serves, then what of the claim's own is for them."""
     names = {taken.ask.wanted.name: taken.ask.wanted.device_class for taken in mine}
     served: dict[str, list[str]] = {}

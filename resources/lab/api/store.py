@@ -377,7 +377,9 @@ class Store:
         ):
             if wanted and wanted != have:
                 why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({have})"
-                raise modified(kind.plural, kind.group, name, f"{why}. The object might have been deleted and then recreated")
+                raise modified(
+                    kind.plural, kind.group, name, f"{why}. The object might have been deleted and then recreated"
+                )
         if how.dry_run:
             return found, True
         return self.lifecycle.delete(kind, found, how)

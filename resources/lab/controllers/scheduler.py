@@ -181,9 +181,7 @@ class Scheduler:
                 why[found.reason] += 1
         return best
 
-    def _device_state(
-        self, open_claims: list[Obj]
-    ) -> tuple[list[Claim], Published, list[DeviceClass], Usage]:
+    def _device_state(self, open_claims: list[Obj]) -> tuple[list[Claim], Published, list[DeviceClass], Usage]:
         store = self._c.store
         classes = [DeviceClass.parse(c) for c in store.list("deviceclasses.resource.k8s.io")]
         usage = Usage.of(store.list("resourceclaims.resource.k8s.io"))

@@ -84,9 +84,7 @@ class Authority:
 def service_account_keys() -> Pair:
     """`certificate` holds the public key. RSA, for the controller manager signs nothing with smaller kinds."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return Pair(public, _pem(key))
 
 

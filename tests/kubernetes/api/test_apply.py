@@ -109,7 +109,9 @@ def test_ports_are_keyed_by_port_and_protocol(api: Wire, ns: str) -> None:
     container = body["spec"]["template"]["spec"]["containers"][0]
     container["ports"] = [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}]
     made = api.apply(at, body).ok()
-    fields = owners(made)["tester Apply"]["f:spec"]["f:template"]["f:spec"]["f:containers"]['k:{"name":"main"}']["f:ports"]
+    fields = owners(made)["tester Apply"]["f:spec"]["f:template"]["f:spec"]["f:containers"]['k:{"name":"main"}'][
+        "f:ports"
+    ]
     assert fields.keys() == {'k:{"containerPort":80,"protocol":"TCP"}', 'k:{"containerPort":80,"protocol":"UDP"}'}
     container["ports"].pop(0)
     done = api.apply(at, body).ok()
@@ -159,7 +161,9 @@ def test_a_status_is_owned_apart(api: Wire, ns: str) -> None:
     status = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"message": "hello"}}
     done = api.apply(f"{at}/status", status, "agent").ok()
     assert done["status"]["message"] == "hello"
-    assert [m.get("subresource", "") for m in done["metadata"]["managedFields"] if m["manager"] == "agent"] == ["status"]
+    assert [m.get("subresource", "") for m in done["metadata"]["managedFields"] if m["manager"] == "agent"] == [
+        "status"
+    ]
 
 
 def test_a_create_and_a_put_own_what_they_write(api: Wire, ns: str) -> None:

@@ -182,9 +182,22 @@ def test_kubectl_applies_on_the_server(tool: Run, ns: str) -> None:
     told = tool("kubectl", "apply", "--server-side", "--field-manager=me", "-n", ns, "-f", "-", given=first).stdout
     assert told == "configmap/a serverside-applied\n"
     second = yaml.safe_dump(config_map("a", x="2"))
-    refused = tool("kubectl", "apply", "--server-side", "--field-manager=you", "-n", ns, "-f", "-", given=second, fails=True)
+    refused = tool(
+        "kubectl", "apply", "--server-side", "--field-manager=you", "-n", ns, "-f", "-", given=second, fails=True
+    )
     assert 'conflict with "me"' in refused.stderr
-    tool("kubectl", "apply", "--server-side", "--force-conflicts", "--field-manager=you", "-n", ns, "-f", "-", given=second)
+    tool(
+        "kubectl",
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=you",
+        "-n",
+        ns,
+        "-f",
+        "-",
+        given=second,
+    )
 
 
 def test_kubectl_diffs(tool: Run, ns: str) -> None:

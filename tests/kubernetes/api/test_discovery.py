@@ -71,7 +71,8 @@ def test_a_group_that_isnt_there(api: Wire) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "kind"), [("api/v1", "ConfigMap"), ("apis/apps/v1", "DaemonSet"), ("apis/resource.k8s.io/v1", "DeviceClass")]
+    ("path", "kind"),
+    [("api/v1", "ConfigMap"), ("apis/apps/v1", "DaemonSet"), ("apis/resource.k8s.io/v1", "DeviceClass")],
 )
 def test_openapi_as_helm_reads_it(api: Wire, path: str, kind: str) -> None:
     index = api.get("/openapi/v3").ok()["paths"]

@@ -24,11 +24,17 @@ def test_finalizers_hold_an_object_back(api: Wire, ns: str) -> None:
 
 
 @pytest.mark.parametrize(("policy", "stays"), [("Background", False), ("Foreground", False), ("Orphan", True)])
-def test_dependents_follow_their_owner(api: Wire, ns: str, policy: str, stays: bool) -> None:  # noqa: FBT001 - a case
+def test_dependents_follow_their_owner(api: Wire, ns: str, policy: str, stays: bool) -> None:
     owner = api.post(core(ns), config_map("owner")).ok()
     dependent = config_map("dependent")
     dependent["metadata"]["ownerReferences"] = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"], "blockOwnerDeletion": True}
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "owner",
+            "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": True,
+        }
     ]
     api.post(core(ns), dependent).ok()
     api.delete(core(ns, name="owner"), {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}).ok()

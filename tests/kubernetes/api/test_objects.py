@@ -14,7 +14,14 @@ def test_an_object_gets_its_identity(api: Wire, ns: str) -> None:
     made = api.post(core(ns), config_map("a", x="1")).ok()
     assert made["data"] == {"x": "1"}
     assert (made["apiVersion"], made["kind"]) == ("v1", "ConfigMap")
-    assert made["metadata"].keys() >= {"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"}
+    assert made["metadata"].keys() >= {
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "managedFields",
+    }
     assert api.get(core(ns, name="a")).ok() == made
 
 
@@ -76,7 +83,9 @@ def test_a_group_is_named_in_a_refusal(api: Wire, ns: str) -> None:
 def test_an_invalid_object(api: Wire, ns: str) -> None:
     answer = api.post(core(ns), config_map("Not_A_Name"))
     assert answer.told == (422, "Invalid")
-    assert answer.body["message"].startswith('ConfigMap "Not_A_Name" is invalid: metadata.name: Invalid value: "Not_A_Name": ')
+    assert answer.body["message"].startswith(
+        'ConfigMap "Not_A_Name" is invalid: metadata.name: Invalid value: "Not_A_Name": '
+    )
     assert answer.body["details"]["name"] == "Not_A_Name"
     assert answer.body["details"]["kind"] == "ConfigMap"
     assert answer.causes == [("metadata.name", "FieldValueInvalid")]
@@ -107,7 +116,11 @@ def test_an_invalid_object(api: Wire, ns: str) -> None:
         ),
         ({"nodeSelector": {"a b": "x"}}, [("spec.nodeSelector", "FieldValueInvalid")]),
         (
-            {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}},
+            {
+                "affinity": {
+                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+                }
+            },
             [
                 (
                     "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
@@ -144,7 +157,11 @@ def _terms(*expressions: dict[str, Any], **more: Any) -> dict[str, Any]:
             "matchExpressions[0].values",
             "FieldValueRequired",
         ),
-        (_terms({"key": "a", "operator": "Sort", "values": ["1"]}), "matchExpressions[0].operator", "FieldValueInvalid"),
+        (
+            _terms({"key": "a", "operator": "Sort", "values": ["1"]}),
+            "matchExpressions[0].operator",
+            "FieldValueInvalid",
+        ),
         (
             _terms(matchFields=[{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]),
             "matchFields[0].values",
@@ -296,7 +313,11 @@ def test_a_claims_spec_is_immutable(api: Wire, ns: str) -> None:
     [
         ("merge-patch+json", {"data": {"a": None, "c": "3"}}, {"b": "2", "c": "3"}),
         ("json-patch+json", [{"op": "replace", "path": "/data/a", "value": "9"}], {"a": "9", "b": "2"}),
-        ("json-patch+json", [{"op": "remove", "path": "/data/a"}, {"op": "add", "path": "/data/x~1y", "value": "1"}], None),
+        (
+            "json-patch+json",
+            [{"op": "remove", "path": "/data/a"}, {"op": "add", "path": "/data/x~1y", "value": "1"}],
+            None,
+        ),
         ("strategic-merge-patch+json", {"data": {"b": None}}, {"a": "1"}),
         ("strategic-merge-patch+json", {"data": {"$patch": "replace", "z": "1"}}, {"z": "1"}),
     ],
@@ -371,7 +392,10 @@ def test_a_wrong_type_is_refused(api: Wire, ns: str) -> None:
 
 def test_bodies_that_cant_be_read(api: Wire, ns: str) -> None:
     assert api.send("POST", core(ns), b"{nonsense").told == (400, "BadRequest")
-    assert api.post(core(ns), {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}).told == (400, "BadRequest")
+    assert api.post(core(ns), {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}).told == (
+        400,
+        "BadRequest",
+    )
     body = config_map("x") | {"metadata": {"name": "x", "namespace": "elsewhere"}}
     assert api.post(core(ns), body).told == (400, "BadRequest")
     assert api.put(core(ns, name="y"), config_map("x")).told == (400, "BadRequest")
@@ -409,8 +433,9 @@ def test_delete_preconditions(api: Wire, ns: str) -> None:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "another"}}
     answer = api.delete(core(ns, name="a"), options)
     assert answer.told == (409, "Conflict")
-    assert f"the UID in the precondition (another) does not match the UID in record ({made['metadata']['uid']})" in (
-        answer.body["message"]
+    assert (
+        f"the UID in the precondition (another) does not match the UID in record ({made['metadata']['uid']})"
+        in (answer.body["message"])
     )
     options["preconditions"] = {"uid": made["metadata"]["uid"]}
     assert api.delete(core(ns, name="a"), options).status == 200

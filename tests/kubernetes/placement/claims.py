@@ -35,12 +35,15 @@ def make_claim_case(rng: Random, world: str, name: str, nodes: tuple[Body, ...],
         published = [s for s in published if not _has_counters(s)]
     admin = rng.random() < 0.08
     namespace = ADMIN_NAMESPACE if admin else NAMESPACE
-    maker = _Maker(rng, drivers, admin=admin)
+    evicting = any(t["effect"] == "NoExecute" for s in published for d in _devices_of(s) for t in d.get("taints") or ())
+    maker = _Maker(rng, drivers, admin=admin, evicting=evicting)
     claims = [maker.claim(f"{name}-{i}", world, namespace) for i in range(rng.choice((1, 1, 1, 1, 2)))]
     held = _held(rng, name, world, published) if rng.random() < 0.35 else []
     support = [*(device_class(d, world) for d in drivers), *published, *held, *claims]
     spec = placing(rng, nodes, mild=True)
-    spec["resourceClaims"] = [{"name": f"r{i}", "resourceClaimName": c["metadata"]["name"]} for i, c in enumerate(claims)]
+    spec["resourceClaims"] = [
+        {"name": f"r{i}", "resourceClaimName": c["metadata"]["name"]} for i, c in enumerate(claims)
+    ]
     names = tuple(c["metadata"]["name"] for c in claims)
     return Case(name, "Pod", workload("Pod", name, world, spec, namespace=namespace), tuple(support), names)
 
@@ -61,6 +64,11 @@ def claim_object(name: str, world: str, namespace: str, devices: Body) -> Body:
         "metadata": {"name": name, "namespace": namespace, "labels": {CLUSTER: world, CASE: name}},
         "spec": {"devices": devices},
     }
+
+
+def _devices_of(published: Body) -> list[Body]:
+    found: list[Body] = published["spec"].get("devices") or []
+    return found
 
 
 def _has_counters(published: Body) -> bool:
@@ -94,8 +102,11 @@ def _held(rng: Random, name: str, world: str, published: list[Body]) -> list[Bod
 
 
 class _Maker:
-    def __init__(self, rng: Random, drivers: list[str], *, admin: bool) -> None:
-        self.rng, self.drivers, self.admin = rng, drivers, admin
+    """`evicting`: some device evicts. The eviction controller wants the effect spelled out, and takes pods away that the
+    scheduler let on with a toleration of any effect; evictions aren't what is compared here."""
+
+    def __init__(self, rng: Random, drivers: list[str], *, admin: bool, evicting: bool) -> None:
+        self.rng, self.drivers, self.admin, self.evicting = rng, drivers, admin, evicting
 
     def claim(self, name: str, world: str, namespace: str) -> Body:
         rng = self.rng
@@ -109,7 +120,10 @@ class _Maker:
     def _request(self, name: str) -> Body:
         rng = self.rng
         if rng.random() < 0.2 and not self.admin:
-            return {"name": name, "firstAvailable": [self._exact(n) for n in ("s0", "s1", "s2")[: rng.choice((1, 2, 3))]]}
+            return {
+                "name": name,
+                "firstAvailable": [self._exact(n) for n in ("s0", "s1", "s2")[: rng.choice((1, 2, 3))]],
+            }
         made = {"name": name, "exactly": self._exact("")}
         if self.admin and rng.random() < 0.7:
             made["exactly"]["adminAccess"] = True
@@ -143,13 +157,13 @@ class _Maker:
     def _toleration(self) -> Body:
         rng = self.rng
         if rng.random() < 0.2:
-            return {"operator": "Exists"}
+            return {"operator": "Exists", **({"effect": "NoExecute"} if self.evicting else {})}
         made: Body = {"key": rng.choice(TAINT_KEYS)}
         if rng.random() < 0.5:
             made["operator"] = "Exists"
         else:
             made |= {"operator": "Equal", "value": rng.choice(("x", "y"))}
-        if rng.random() < 0.5:
+        if self.evicting or rng.random() < 0.5:
             made["effect"] = rng.choice(("NoSchedule", "NoExecute"))
         return made
 
@@ -183,14 +197,25 @@ def expression(rng: Random, driver: str) -> str:
     while rng.random() < 0.35:
         other = _atom(rng, driver)
         made = rng.choice(
-            (f"({made}) && ({other})", f"({made}) || ({other})", f"({made}) || !({other})", f"!({made})", f"({other}) ? ({made}) : true")
+            (
+                f"({made}) && ({other})",
+                f"({made}) || ({other})",
+                f"({made}) || !({other})",
+                f"!({made})",
+                f"({other}) ? ({made}) : true",
+            )
         )
     return made
 
 
 def _atom(rng: Random, driver: str) -> str:
     attributes, capacity = f'device.attributes["{driver}"]', f'device.capacity["{driver}"]'
-    model, version, amount, number = rng.choice(MODELS), rng.choice(VERSIONS), rng.choice(AMOUNTS), rng.choice((0, 1, 2))
+    model, version, amount, number = (
+        rng.choice(MODELS),
+        rng.choice(VERSIONS),
+        rng.choice(AMOUNTS),
+        rng.choice((0, 1, 2)),
+    )
     guarded = (
         f'{attributes}.?model.orValue("") == "{model}"',
         f'"model" in {attributes}',
@@ -203,7 +228,7 @@ def _atom(rng: Random, driver: str) -> str:
         f'device.attributes["{FOREIGN}"].?rack.orValue("") == "r1"',
         f'device.driver == "{driver}"',
         f'device.driver.startsWith("{driver[:6]}")',
-        f'{attributes}.?index.orValue(7) in [0, 2, 7]',
+        f"{attributes}.?index.orValue(7) in [0, 2, 7]",
         f"{attributes}.?index.hasValue()",
         "device.allowMultipleAllocations",
         "true",

@@ -103,7 +103,11 @@ def _placed(name: str, at: str, devices: list[Body], requests: list[Body]) -> li
 def _by_hand(asked: Body, classes: dict[str, str], devices: list[Body]) -> Body:
     text = asked["selectors"][0]["cel"]
     driver = next(d for d in classes if f'"{d}"' in text)
-    exactly: Body = {"deviceClassName": classes[driver], "count": asked["count"], "selectors": [{"cel": {"expression": text}}]}
+    exactly: Body = {
+        "deviceClassName": classes[driver],
+        "count": asked["count"],
+        "selectors": [{"cel": {"expression": text}}],
+    }
     if driver == CPU:
         (device,) = devices
         exactly["capacity"] = {"requests": {f"{CPU}/cpu": device["capacity"]["cpu"]["value"]}}

@@ -153,15 +153,16 @@ def _split(rng: Random, frame: Frame, names: list[str], generation: int, *, clea
     made = []
     for i, name in enumerate(chosen):
         devices = [device(rng, f"n{i}-{j}", shared=False) for j in range(rng.randint(1, 3))]
-        made.append(
-            frame.slice(f"p{i}", generation=generation, count=len(chosen), devices=devices, nodeName=name)
-        )
+        made.append(frame.slice(f"p{i}", generation=generation, count=len(chosen), devices=devices, nodeName=name))
     if not clean and rng.random() < 0.5:
         if rng.random() < 0.5:
             made.pop()
         else:
             # The newer generation of one node's slice is out, the others' isn't yet.
-            made[-1]["spec"]["pool"] |= {"generation": generation + 1, "resourceSliceCount": rng.choice((1, len(chosen)))}
+            made[-1]["spec"]["pool"] |= {
+                "generation": generation + 1,
+                "resourceSliceCount": rng.choice((1, len(chosen))),
+            }
     return made
 
 

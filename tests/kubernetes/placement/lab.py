@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from tests.kubernetes.placement.real import NAMESPACES
-from tests.kubernetes.placement.world import CASE, Body, Decision, World, collection, given
-
 from resources.lab.api.bootstrap import bootstrap
 from resources.lab.api.errors import ApiError
 from resources.lab.api.storage import Storage
@@ -13,6 +10,8 @@ from resources.lab.api.switches import Switches
 from resources.lab.api.writes import Write
 from resources.lab.controllers import _all
 from resources.lab.controllers.engine import Engine
+from tests.kubernetes.placement.real import NAMESPACES
+from tests.kubernetes.placement.world import CASE, Body, Decision, World, collection, given
 
 
 def decide(world: World) -> dict[str, Decision]:

@@ -79,7 +79,11 @@ def tolerate(**toleration: str) -> Body:
 
 
 def require(*terms: Body) -> Body:
-    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}}
+    return {
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
+        }
+    }
 
 
 def where(key: str, operator: str, *values: str) -> Body:
@@ -133,17 +137,39 @@ def kinds(*values: str) -> list[Body]:
 
 DAEMONS = (
     Named("no toleration", frozenset({"free", "shut", "pressed"}), "DaemonSet"),
-    Named("the wrong value", frozenset({"free", "shut", "pressed"}), "DaemonSet", tolerate(key="nvidia.com/gpu", value="true")),
+    Named(
+        "the wrong value",
+        frozenset({"free", "shut", "pressed"}),
+        "DaemonSet",
+        tolerate(key="nvidia.com/gpu", value="true"),
+    ),
     Named("the right value", ALL - {"drained"}, "DaemonSet", tolerate(key="nvidia.com/gpu", value="present")),
     Named("any value", ALL - {"drained"}, "DaemonSet", tolerate(key="nvidia.com/gpu", operator="Exists")),
-    Named("the wrong effect", ALL - {"gpu", "drained"}, "DaemonSet", tolerate(key="team", operator="Exists", effect="NoSchedule")),
+    Named(
+        "the wrong effect",
+        ALL - {"gpu", "drained"},
+        "DaemonSet",
+        tolerate(key="team", operator="Exists", effect="NoSchedule"),
+    ),
     Named("any key of one effect", ALL - {"drained"}, "DaemonSet", tolerate(operator="Exists", effect="NoSchedule")),
     Named("everything", ALL, "DaemonSet", TOLERATE),
     Named("a node of its name", frozenset({"free"}), "DaemonSet", TOLERATE | {"nodeName": "free"}),
     Named("an empty term", frozenset(), "DaemonSet", TOLERATE | require({})),
-    Named("an empty term beside another", frozenset({"gpu"}), "DaemonSet", TOLERATE | require({}, where("is", "In", "gpu"))),
-    Named("not in, where the label is missing", ALL - {"free"}, "DaemonSet", TOLERATE | require(where("size", "NotIn", "10"))),
-    Named("greater, leading zeros", frozenset({"free", "gpu"}), "DaemonSet", TOLERATE | require(where("size", "Gt", "7"))),
+    Named(
+        "an empty term beside another",
+        frozenset({"gpu"}),
+        "DaemonSet",
+        TOLERATE | require({}, where("is", "In", "gpu")),
+    ),
+    Named(
+        "not in, where the label is missing",
+        ALL - {"free"},
+        "DaemonSet",
+        TOLERATE | require(where("size", "NotIn", "10")),
+    ),
+    Named(
+        "greater, leading zeros", frozenset({"free", "gpu"}), "DaemonSet", TOLERATE | require(where("size", "Gt", "7"))
+    ),
     Named("less, leading zeros", frozenset({"drained"}), "DaemonSet", TOLERATE | require(where("size", "Lt", "9"))),
     Named("a bound that is no number", frozenset(), "DaemonSet", TOLERATE | require(where("size", "Gt", "x"))),
     Named("all but one by name", ALL - {"gpu"}, "DaemonSet", TOLERATE | require(called("NotIn", "gpu"))),
@@ -156,9 +182,21 @@ DAEMONS = (
 )
 PODS = (
     Named("a pod stays off cordoned and pressed nodes", frozenset({"free"})),
-    Named("a pod tolerates the cordon", frozenset({"shut"}), spec=tolerate(key="node.kubernetes.io/unschedulable", operator="Exists") | {"nodeSelector": {"is": "shut"}}),
-    Named("a soft taint only ranks", frozenset({"drained"}), spec=tolerate(key="team", operator="Exists") | {"nodeSelector": {"is": "drained"}}),
-    Named("the empty value is a value", frozenset(), spec=tolerate(key="nvidia.com/gpu", operator="Equal") | {"nodeSelector": {"is": "gpu"}}),
+    Named(
+        "a pod tolerates the cordon",
+        frozenset({"shut"}),
+        spec=tolerate(key="node.kubernetes.io/unschedulable", operator="Exists") | {"nodeSelector": {"is": "shut"}},
+    ),
+    Named(
+        "a soft taint only ranks",
+        frozenset({"drained"}),
+        spec=tolerate(key="team", operator="Exists") | {"nodeSelector": {"is": "drained"}},
+    ),
+    Named(
+        "the empty value is a value",
+        frozenset(),
+        spec=tolerate(key="nvidia.com/gpu", operator="Equal") | {"nodeSelector": {"is": "gpu"}},
+    ),
 )
 CLAIMS = (
     Named(
@@ -171,7 +209,9 @@ CLAIMS = (
         "all leaves out a shared device that is full",
         frozenset({"free"}),
         slices=(part("a", {"name": "full", **SHARED}, {"name": "open", **SHARED}, **on("free")),),
-        held=({"device": "full", "shareID": "0e6f3a52-5d0e-4a53-9f6a-0c34cb3a1f11", "consumedCapacity": {"cores": "4"}},),
+        held=(
+            {"device": "full", "shareID": "0e6f3a52-5d0e-4a53-9f6a-0c34cb3a1f11", "consumedCapacity": {"cores": "4"}},
+        ),
         claims=(claim(ask(allocationMode="All")),),
         devices=("r=open",),
     ),
@@ -203,7 +243,12 @@ CLAIMS = (
         "a selector is judged before the device's own node",
         frozenset(),
         slices=(
-            part("a", *({**d, **on("free")} for d in kinds("y", "x")), {"name": "far", **on("gpu")}, perDeviceNodeSelection=True),
+            part(
+                "a",
+                *({**d, **on("free")} for d in kinds("y", "x")),
+                {"name": "far", **on("gpu")},
+                perDeviceNodeSelection=True,
+            ),
         ),
         claims=(claim(ask(count=2, selectors=cel(f'{KEY} == "x"'))),),
     ),
@@ -211,20 +256,55 @@ CLAIMS = (
         "an alternative of a class that isn't there",
         frozenset(),
         slices=(part("a", "x", **on("free")),),
-        claims=(claim({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "DRIVER"}, {"name": "b", "deviceClassName": "none.example.com"}]}),),
+        claims=(
+            claim(
+                {
+                    "name": "r",
+                    "firstAvailable": [
+                        {"name": "a", "deviceClassName": "DRIVER"},
+                        {"name": "b", "deviceClassName": "none.example.com"},
+                    ],
+                }
+            ),
+        ),
     ),
     Named(
         "an alternative that needs more than a claim holds",
         frozenset({"free"}),
         slices=(part("a", "x", **on("free")),),
-        claims=(claim({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "DRIVER", "count": 33}, {"name": "b", "deviceClassName": "DRIVER"}]}),),
+        claims=(
+            claim(
+                {
+                    "name": "r",
+                    "firstAvailable": [
+                        {"name": "a", "deviceClassName": "DRIVER", "count": 33},
+                        {"name": "b", "deviceClassName": "DRIVER"},
+                    ],
+                }
+            ),
+        ),
         devices=("r/b=x",),
     ),
     Named(
         "an alternative for all that a selector fails on",
         frozenset(),
         slices=(part("a", *kinds("x"), "bare", **on("free")),),
-        claims=(claim({"name": "r", "firstAvailable": [{"name": "a", "deviceClassName": "DRIVER"}, {"name": "b", "deviceClassName": "DRIVER", "allocationMode": "All", "selectors": cel(f'{KEY} == "x"')}]}),),
+        claims=(
+            claim(
+                {
+                    "name": "r",
+                    "firstAvailable": [
+                        {"name": "a", "deviceClassName": "DRIVER"},
+                        {
+                            "name": "b",
+                            "deviceClassName": "DRIVER",
+                            "allocationMode": "All",
+                            "selectors": cel(f'{KEY} == "x"'),
+                        },
+                    ],
+                }
+            ),
+        ),
     ),
     Named(
         "two requests of more than a claim holds",
@@ -264,7 +344,10 @@ CLAIMS = (
     Named(
         "all of unlike devices is an error",
         frozenset(),
-        slices=(part("a", *kinds("x", "y"), pool="a", **on("free")), part("b", *kinds("x", "x"), pool="b", **on("gpu"))),
+        slices=(
+            part("a", *kinds("x", "y"), pool="a", **on("free")),
+            part("b", *kinds("x", "x"), pool="b", **on("gpu")),
+        ),
         spec=TOLERATE,
         claims=(claim(ask(allocationMode="All"), constraints=[{"matchAttribute": "DRIVER/kind"}]),),
     ),
@@ -279,27 +362,52 @@ CLAIMS = (
     Named(
         "a second share takes no counters",
         frozenset({"free"}),
-        slices=(part("a", count=2, **COUNTERS, **on("free")), part("b", counted("x", "10", **SHARED), count=2, **on("free"))),
-        claims=(claim(ask("a", capacity={"requests": {"cores": "2"}}), ask("b", capacity={"requests": {"cores": "2"}})),),
+        slices=(
+            part("a", count=2, **COUNTERS, **on("free")),
+            part("b", counted("x", "10", **SHARED), count=2, **on("free")),
+        ),
+        claims=(
+            claim(ask("a", capacity={"requests": {"cores": "2"}}), ask("b", capacity={"requests": {"cores": "2"}})),
+        ),
         devices=("a=x", "b=x"),
     ),
     Named(
         "counters run out",
         frozenset(),
-        slices=(part("a", count=2, **COUNTERS, **on("free")), part("b", counted("x", "6"), counted("y", "6"), count=2, **on("free"))),
+        slices=(
+            part("a", count=2, **COUNTERS, **on("free")),
+            part("b", counted("x", "6"), counted("y", "6"), count=2, **on("free")),
+        ),
         claims=(claim(ask(count=2)),),
     ),
     Named(
         "a bare key isn't the published one",
         frozenset(),
-        slices=(part("a", {"name": "x", "allowMultipleAllocations": True, "capacity": {"dra.cpu/cpu": {"value": "6"}}}, **on("free")),),
+        slices=(
+            part(
+                "a",
+                {"name": "x", "allowMultipleAllocations": True, "capacity": {"dra.cpu/cpu": {"value": "6"}}},
+                **on("free"),
+            ),
+        ),
         claims=(claim(ask(capacity={"requests": {"cpu": "6"}})),),
     ),
     Named(
         "one group of CPUs is one engine's",
         frozenset(),
-        slices=(part("a", {"name": "x", "allowMultipleAllocations": True, "capacity": {"dra.cpu/cpu": {"value": "6"}}}, **on("free")),),
-        claims=(claim(ask("a", capacity={"requests": {"dra.cpu/cpu": "6"}}), ask("b", capacity={"requests": {"dra.cpu/cpu": "1"}})),),
+        slices=(
+            part(
+                "a",
+                {"name": "x", "allowMultipleAllocations": True, "capacity": {"dra.cpu/cpu": {"value": "6"}}},
+                **on("free"),
+            ),
+        ),
+        claims=(
+            claim(
+                ask("a", capacity={"requests": {"dra.cpu/cpu": "6"}}),
+                ask("b", capacity={"requests": {"dra.cpu/cpu": "1"}}),
+            ),
+        ),
     ),
 )
 UNSOUND = (
@@ -394,7 +502,12 @@ def _case(named: Named, world_name: str) -> Case:
     if claims:
         entries = enumerate(c["metadata"]["name"] for c in claims)
         spec["resourceClaims"] = [{"name": f"r{i}", "resourceClaimName": claimed} for i, claimed in entries]
-    support = [*([device_class(driver, world_name)] if claims else []), *slices, *_held(named, driver, world_name), *claims]
+    support = [
+        *([device_class(driver, world_name)] if claims else []),
+        *slices,
+        *_held(named, driver, world_name),
+        *claims,
+    ]
     body = workload(named.kind, name, world_name, spec, namespace=namespace)
     return Case(name, named.kind, body, tuple(support), tuple(c["metadata"]["name"] for c in claims))
 
@@ -416,7 +529,7 @@ def _held(named: Named, driver: str, world_name: str) -> Iterable[Body]:
         yield made | {"status": {"allocation": {"devices": {"results": results}}}}
 
 
-def _own(value: Any, driver: str) -> Any:  # noqa: ANN401 - any JSON
+def _own(value: Any, driver: str) -> Any:
     """The same with the case's own driver in it."""
     if isinstance(value, dict):
         return {k: _own(v, driver) for k, v in value.items()}

@@ -21,7 +21,11 @@ TAINTS = {
     "team": ("a", "b", "10", "9"),
 }
 EFFECTS = ("NoSchedule", "NoSchedule", "NoSchedule", "NoExecute", "PreferNoSchedule")
-PRESSURES = {"DiskPressure": "disk-pressure", "MemoryPressure": "memory-pressure", "NetworkUnavailable": "network-unavailable"}
+PRESSURES = {
+    "DiskPressure": "disk-pressure",
+    "MemoryPressure": "memory-pressure",
+    "NetworkUnavailable": "network-unavailable",
+}
 NUMBERS = ("0", "1", "2", "5", "10", "007", "x")
 
 
@@ -124,7 +128,9 @@ def requirement(rng: Random) -> Body:
 
 def _toleration(rng: Random, nodes: tuple[Body, ...]) -> Body:
     there = [t for n in nodes for t in n["spec"].get("taints") or ()]
-    taint = rng.choice(there) if there and rng.random() < 0.75 else {"key": "team", "value": "a", "effect": "NoSchedule"}
+    taint = (
+        rng.choice(there) if there and rng.random() < 0.75 else {"key": "team", "value": "a", "effect": "NoSchedule"}
+    )
     made: Body = {"key": taint["key"]}
     operator = rng.choice(("Exists", "Equal", "Equal", ""))
     if rng.random() < 0.1:

@@ -40,9 +40,5 @@ def _one(
                 # The scheduler gives up on the pod, whatever the other nodes hold.
                 return Forecast(frozenset())
             continue
-        devices[node.name] = {
-            a.claim: tuple(f"{r.request}={'/'.join(r.device)}" for r in a.results) for a in outcome
-        }
+        devices[node.name] = {a.claim: tuple(f"{r.request}={'/'.join(r.device)}" for r in a.results) for a in outcome}
     return Forecast(frozenset(devices), devices)
-
-

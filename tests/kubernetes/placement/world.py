@@ -73,7 +73,10 @@ def given(claim: Mapping[str, Any]) -> tuple[str, ...]:
 def pod_template(name: str, world: str, spec: Body) -> Body:
     labels = {CASE: name, CLUSTER: world}
     containers = [{"name": "c", "image": "stand-in:1"}]
-    return {"metadata": {"labels": labels}, "spec": {"containers": containers, "terminationGracePeriodSeconds": 0, **spec}}
+    return {
+        "metadata": {"labels": labels},
+        "spec": {"containers": containers, "terminationGracePeriodSeconds": 0, **spec},
+    }
 
 
 def workload(kind: Kind, name: str, world: str, spec: Body, *, namespace: str = NAMESPACE, replicas: int = 1) -> Body:
