@@ -8,6 +8,7 @@ from typing import Any
 
 from resources.lab.api.defaults import pod_template
 from resources.lab.api.errors import Cause, invalid
+from resources.lab.api.rules_data import data_rules
 from resources.lab.api.rules_dra import claim_spec, selectors, slice_spec
 from resources.lab.api.schema import Json
 from resources.lab.api.table import Resource
@@ -22,13 +23,7 @@ _PATH_NAMED = {"rbac.authorization.k8s.io"}
 _DNS_NAMED = {("", "namespaces"), ("", "services")}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ANNOTATION_LIMIT = 262144
-_DATA_LIMIT = 1048576
 
-_DATA_KEY = re.compile(r"^[-._a-zA-Z0-9]+$")
-DATA_KEY_RULE = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
-    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -98,10 +93,7 @@ def _causes(resource: Resource, obj: Obj, old: Obj | None) -> Iterator[Cause]:
     elif resource.key == ("resource.k8s.io", "deviceclasses"):
         yield from selectors((obj.get("spec") or {}).get("selectors") or (), "spec.selectors")
     if resource.key in {("", "configmaps"), ("", "secrets")}:
-        yield from _size(obj)
-        for key in (*(obj.get("data") or {}), *(obj.get("binaryData") or {})):
-            if len(key) > 253 or not _DATA_KEY.match(key) or key in {".", ".."}:
-                yield wrong(f"data[{key}]", key, DATA_KEY_RULE)
+        yield from data_rules(obj)
     if resource.group == "apiextensions.k8s.io":
         yield from _crd(obj)
     yield from _immutable(resource, obj, old)
@@ -316,14 +308,6 @@ def _workload(obj: Obj, old: Obj | None) -> Iterator[Cause]:
         yield unsupported("spec.template.spec.restartPolicy", spec["template"]["spec"]["restartPolicy"], ("Always",))
     if old is not None and old["spec"].get("selector") != selector:
         yield wrong("spec.selector", selector, "field is immutable")
-
-
-def _size(obj: Obj) -> Iterator[Cause]:
-    parts = (*(obj.get("data") or {}).values(), *(obj.get("binaryData") or {}).values())
-    # Secrets count decoded, three bytes for every four characters.
-    size = sum(map(len, parts)) * 3 // 4 if obj.get("kind") == "Secret" else sum(map(len, parts))
-    if size > _DATA_LIMIT:
-        yield Cause("FieldValueTooLong", f"Too long: may not be more than {_DATA_LIMIT} bytes", "data")
 
 
 def _crd(obj: Obj) -> Iterator[Cause]:
