@@ -21,10 +21,12 @@ from assets.history import History
 from assets.keys import claimed, class_key, cluster_key, cluster_of, model_key, owner, pool_key
 from assets.model_state import ModelState, model_state
 from assets.run import execute
+from assets.scratch import scratch_instance
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
 from resources.session import open_session
+from resources.tally import Tally
 
 if TYPE_CHECKING:
     from modelplane_dagster.cluster_plan import ClusterPlan
@@ -61,7 +63,9 @@ class Look:
 
 @dataclass(slots=True)
 class Outcome:
-    """`verdict` is the first that applies: invalid, refused, late, converged. Seconds are of wall time."""
+    """`verdict` is the first that applies: invalid, refused, late, converged. Seconds are of wall time; `tally` holds what
+    was asked of each cluster, by all passes and looks. `failures` are the sentences of what failed and hasn't been put
+    right."""
 
     look: Look
     verdict: Literal["converged", "refused", "late"]
@@ -70,13 +74,16 @@ class Outcome:
     dagster_seconds: float
     observe_seconds: float
     failures: tuple[str, ...] = ()
+    tally: Tally = field(default_factory=Tally)
 
 
 @dataclass(slots=True)
 class _State:
-    """What the passes remember: each asset's last state, and when a cluster that makes no progress is asked again."""
+    """What the passes remember: each asset's last state, what the failed ones said, and when a cluster that makes no
+    progress is asked again."""
 
     assets: dict[dg.AssetKey, str] = field(default_factory=dict)
+    failed: dict[dg.AssetKey, str] = field(default_factory=dict)
     pause: dict[str, float] = field(default_factory=dict)
     at: dict[str, float] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
@@ -94,11 +101,12 @@ class Passes:
         self.world = world
         self.instance = instance
         self.tell = tell
-        self.defs = build_defs(fleet, settings, world)
+        self.tally = Tally()
+        self.defs = build_defs(fleet, settings, world, self.tally)
         self.job = self.defs.resolve_job_def(JOB)
         self.keys = sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
         self.state = _State()
-        self.scratch = dg.DagsterInstance.ephemeral()
+        self.scratch = scratch_instance()
         self.history = History()
 
     def run(self, timeout: float) -> Outcome:
@@ -132,13 +140,15 @@ class Passes:
             before = time.monotonic()
             failures |= dict.fromkeys(self._converge(due, passes))
             spent += time.monotonic() - before
+        if not look.settled:
+            failures |= dict.fromkeys(self.state.failed.values())
         verdict: Literal["converged", "refused", "late"] = "converged" if look.settled else "late"
         if look.refused:
             verdict = "refused"
-        return Outcome(look, verdict, passes, time.monotonic() - start, spent, looked, tuple(failures))
+        return Outcome(look, verdict, passes, time.monotonic() - start, spent, looked, tuple(failures), self.tally)
 
     def look(self) -> Look:
-        with open_session(self.settings, self.fleet, world=self.world()) as session:
+        with open_session(self.settings, self.fleet, world=self.world(), tally=self.tally) as session:
             plan = session.fleet_plan()
             observed = plan.observed or {}
             clusters = {name: session.summary(name, observed.get(name)) for name in session.planner.names()}
@@ -237,6 +247,9 @@ class Passes:
             made = event.step_materialization_data.materialization
             state = made.metadata.get("state")
             self.state.assets[made.asset_key] = str(state.value) if state is not None else "ready"
+            self.state.failed.pop(made.asset_key, None)
+            if self.state.assets[made.asset_key] == "failed":
+                self.state.failed[made.asset_key] = str(made.metadata["says"].value)
         self.history.take(result.all_events)
         return [self._said(e) for e in result.all_events if e.is_step_failure]
 

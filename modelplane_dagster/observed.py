@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from modelplane_dagster.audit.live import LiveCluster
     from modelplane_dagster.cluster import CpuMode
     from modelplane_dagster.components.join import Kept
+    from modelplane_dagster.findings import Finding
 
 NOT_LOOKED = Unknown("nobody looked")
 
@@ -101,7 +102,20 @@ class ObservedCluster:
     live: LiveCluster | None = None
     record: Record | None = None
 
+    def problems(self) -> tuple[Finding, ...]:
+        """What to do about the parts that couldn't be read, where more than the sentence is known."""
+        parts = (self.control_plane, self.pools, self.components, self.replicas)
+        return tuple(dict.fromkeys(f for p in parts if isinstance(p, Unknown) for f in p.findings))
+
     def unread(self) -> tuple[str, ...]:
         """Why each unknown part is unknown; empty when everything was read."""
+        return tuple(dict.fromkeys(p.why for p in self._unknown()))
+
+    def coming(self) -> str:
+        """What is waited for where nothing failed and something isn't there yet; empty otherwise."""
+        unknown = self._unknown()
+        return unknown[0].why if unknown and all(p.coming for p in unknown) else ""
+
+    def _unknown(self) -> tuple[Unknown, ...]:
         parts = (self.control_plane, self.pools, self.components, self.replicas)
-        return tuple(dict.fromkeys(p.why for p in parts if isinstance(p, Unknown)))
+        return tuple(p for p in parts if isinstance(p, Unknown))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import yaml
 
 from modelplane_dagster.errors import ConfigError
 
 Target = Literal["lab", "live"]
+LabKind = Literal["embedded", "kubernetes"]
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -22,18 +24,23 @@ ROOT = Path(__file__).resolve().parent.parent
 class Settings:
     """`fleet` holds the folders of manifests; `home` the lab's state, the default Dagster instance, records and locks;
     `chart_mirror` a folder or URL prefix of chart archives, empty for the charts' own repositories; `components` the
-    site's overlay, None for none; `secrets` a folder NAMESPACE/NAME/KEY, None for none; `webserver` the Dagster webserver's
-    address, empty where it isn't told; `grace` the seconds that a young node is left out of audits."""
+    site's overlay, None for none; `secrets` a folder NAMESPACE/NAME/KEY, the kubeconfig file of a management cluster, or
+    `in-cluster`, empty for none; `kubeconfigs` the files and contexts of clusters that have one of their own, by the
+    cluster's name as `variable` writes it; `webserver` the Dagster webserver's address, empty where it isn't told; `grace`
+    the seconds that a young node is left out of audits; `lab_kind` says what answers the lab clusters' APIs: the embedded
+    server, or real control planes."""
 
     fleet: tuple[Path, ...]
     target: Target
     home: Path
     chart_mirror: str = ""
     components: Path | None = None
-    secrets: Path | None = None
+    secrets: str = ""
+    kubeconfigs: Mapping[str, tuple[Path, str]] = field(default_factory=dict)
     webserver: str = ""
     reconcile: bool = False
     grace: float = 120.0
+    lab_kind: LabKind = "embedded"
 
     @property
     def instance(self) -> Path:
@@ -61,27 +68,70 @@ def default_home() -> Path:
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
-    """Raises ConfigError for a value that isn't one of its setting's."""
-    env = os.environ if environ is None else environ
-    target = env.get("MODELPLANE_TARGET", "lab")
-    if target not in ("lab", "live"):
-        msg = f"MODELPLANE_TARGET is {target!r}; it is lab or live."
-        raise ConfigError(msg)
+    """An empty value counts as unset. Raises ConfigError for a value that isn't one of its setting's."""
+    env = {k: v for k, v in (os.environ if environ is None else environ).items() if v}
+    target = _target(env)
     fleet = env.get("MODELPLANE_FLEET")
     folders = tuple(Path(p) for p in fleet.split(os.pathsep) if p) if fleet else (ROOT / "fleet", ROOT / "recipes")
-    home = Path(env["MODELPLANE_HOME"]) if env.get("MODELPLANE_HOME") else default_home()
+    home = Path(env["MODELPLANE_HOME"]) if "MODELPLANE_HOME" in env else default_home()
+    lab_seconds(env)
     return Settings(
         fleet=folders,
-        target="live" if target == "live" else "lab",
+        target=target,
         home=home.expanduser().resolve(),
         chart_mirror=env.get("MODELPLANE_CHART_MIRROR", ""),
-        components=Path(env["MODELPLANE_COMPONENTS"]) if env.get("MODELPLANE_COMPONENTS") else None,
-        secrets=Path(env["MODELPLANE_SECRETS"]) if env.get("MODELPLANE_SECRETS") else None,
+        components=Path(env["MODELPLANE_COMPONENTS"]) if "MODELPLANE_COMPONENTS" in env else None,
+        secrets=env.get("MODELPLANE_SECRETS", ""),
+        kubeconfigs=_kubeconfigs(env),
         webserver=env.get("MODELPLANE_WEBSERVER", ""),
         reconcile=env.get("MODELPLANE_RECONCILE") == "1",
         # A node of the lab is whole in a second or two; a real one takes minutes to pull its daemons' images.
-        grace=_seconds("MODELPLANE_GRACE", env.get("MODELPLANE_GRACE") or ("120" if target == "live" else "2")),
+        grace=_seconds("MODELPLANE_GRACE", env.get("MODELPLANE_GRACE", "120" if target == "live" else "2")),
+        lab_kind=_lab_kind(env),
     )
+
+
+def variable(cluster: str) -> str:
+    """A cluster's name as the end of its environment variable: `metal-dallas` is METAL_DALLAS."""
+    return re.sub(r"[^A-Z0-9]", "_", cluster.upper())
+
+
+def _kubeconfigs(env: Mapping[str, str]) -> dict[str, tuple[Path, str]]:
+    """MODELPLANE_KUBECONFIG_<CLUSTER> names a file, MODELPLANE_CONTEXT_<CLUSTER> a context of it other than the current."""
+    start = "MODELPLANE_KUBECONFIG_"
+    return {
+        name.removeprefix(start): (
+            Path(value).expanduser(),
+            env.get("MODELPLANE_CONTEXT_" + name.removeprefix(start), ""),
+        )
+        for name, value in sorted(env.items())
+        if name.startswith(start) and value
+    }
+
+
+def _target(env: Mapping[str, str]) -> Target:
+    value = env.get("MODELPLANE_TARGET", "lab")
+    for known in get_args(Target):
+        if value == known:
+            return known
+    msg = f"MODELPLANE_TARGET is {value!r}; it is lab or live."
+    raise ConfigError(msg)
+
+
+def _lab_kind(env: Mapping[str, str]) -> LabKind:
+    value = env.get("MODELPLANE_LAB", "embedded")
+    for known in get_args(LabKind):
+        if value == known:
+            return known
+    msg = f"MODELPLANE_LAB is {value!r}; it is embedded (the default) or kubernetes."
+    raise ConfigError(msg)
+
+
+def lab_seconds(env: Mapping[str, str]) -> Mapping[str, float]:
+    """What the lab is told to take for things, by variable: every MODELPLANE_LAB_*_SECONDS that is set and not empty. Raises
+    ConfigError here, before a daemon is started that could only die of it."""
+    named = {k: v for k, v in env.items() if k.startswith("MODELPLANE_LAB_") and k.endswith("_SECONDS") and v}
+    return {name: _seconds(name, text) for name, text in named.items()}
 
 
 def _seconds(name: str, text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,13 +11,15 @@ import click
 from modelplane_dagster.cli.options import fleet_paths, format_option, paths_argument
 from modelplane_dagster.cli.output import console, print_json
 from modelplane_dagster.cli.plan_text import print_plan
-from modelplane_dagster.findings import has_errors
+from modelplane_dagster.findings import Finding, has_errors
+from modelplane_dagster.judgement import judge_live
 from modelplane_dagster.plan import FleetPlan, plan_fleet
 from modelplane_dagster.plan_json import plan_document
 from resources.files import load_fleet
 from resources.settings import Settings, from_environment
 
 if TYPE_CHECKING:
+    from modelplane_dagster.cluster_plan import ClusterPlan
     from modelplane_dagster.manifests.fleet import Fleet
 
 
@@ -48,4 +51,13 @@ def _observed(fleet: Fleet, settings: Settings) -> FleetPlan:
     from resources.session import open_session  # noqa: PLC0415 - as above
 
     with open_session(settings, fleet) as session:
-        return plan_fleet(fleet, overlay=settings.overlay(), observed=session.observe_all())
+        plan = plan_fleet(fleet, overlay=settings.overlay(), observed=session.observe_all())
+    return replace(plan, live={c.name: _judged(c, plan, settings.grace) for c in plan.clusters})
+
+
+def _judged(cluster: ClusterPlan, plan: FleetPlan, grace: float) -> tuple[Finding, ...]:
+    """What the audits say of what runs; empty where the gate stands before it or nothing of the cluster was read."""
+    observed = (plan.observed or {}).get(cluster.name)
+    if cluster.gate.verdict != "pass" or observed is None or observed.live is None:
+        return ()
+    return judge_live(cluster, observed, grace=grace).findings

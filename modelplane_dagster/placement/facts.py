@@ -37,7 +37,7 @@ class HeldReplica:
 @dataclass(frozen=True, slots=True)
 class MemberPlacement:
     """`requests` are a ResourceClaim's requests as the API writes them, without those that claim nothing. `cpus` is how
-    many CPUs the claim takes, 0 for none: the pod mirrors them."""
+    many CPUs the claim takes, 0 for none: the pod mirrors them, but where the scheduler charges the claim itself."""
 
     role: str
     pool: str

@@ -19,6 +19,7 @@ from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.effective import REQUIRED, values_path
 from modelplane_dagster.components.types import Component, CustomResource, DeclaredWorkload, Knob
 from modelplane_dagster.drivers import DRIVERS, DriverKind
+from resources.lab.api.rules import APPROVED, is_protected
 from resources.lab.chart_templates import HELPERS, OBJECTS, WORKLOADS
 from resources.lab.plays import IMAGES, NEEDS, PLAYS, WORKLOAD, Part
 
@@ -223,10 +224,13 @@ def _crd(resource: CustomResource) -> Plan:
         "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}},
     }
+    metadata: dict[str, Any] = {"name": f"{resource.plural}.{group}"}
+    if is_protected(group):
+        metadata["annotations"] = {APPROVED: "unapproved, a stand-in of the lab"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{group}"},
+        "metadata": metadata,
         "spec": {
             "group": group,
             "names": names,

@@ -16,8 +16,19 @@ from typing import Any
 
 import orjson
 
-from modelplane_dagster.errors import ModelplaneError, NotReadyError
-from resources.lab.home import LOG_FILE, PORT_FILE, read_token, running
+from modelplane_dagster.errors import ConfigError, ModelplaneError, NotReadyError
+from resources.lab.home import (
+    KIND_FILE,
+    LOG_FILE,
+    PID_FILE,
+    PORT_FILE,
+    RUNS_ALREADY,
+    UNUSABLE,
+    read_token,
+    running,
+)
+from resources.lab.plane.assets import find_assets
+from resources.settings import LabKind
 
 _START = 20.0  # seconds until a new daemon answers
 _STOP = 10.0  # seconds until a stopping daemon is gone
@@ -86,9 +97,14 @@ class LabClient:
         self.call("DELETE", f"clusters/{name}/faults/{kind}")
 
 
-def ensure_running(home: Path) -> LabClient:
-    """A client of the home's daemon, which is started where none runs. Two callers at once get the same daemon."""
+def ensure_running(home: Path, kind: LabKind = "embedded") -> LabClient:
+    """A client of the home's daemon, which is started where none runs. Two callers at once get the same daemon.
+
+    A home keeps the kind of lab it began with, for its clusters' state is of that kind: ConfigError for another, and where
+    `kubernetes` finds no binaries.
+    """
     home.mkdir(parents=True, exist_ok=True)
+    _keep_kind(home, kind)
     client = LabClient(home)
     child: subprocess.Popen[bytes] | None = None
     if running(home) is None:
@@ -100,6 +116,7 @@ def ensure_running(home: Path) -> LabClient:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env={**os.environ, "MODELPLANE_LAB": kind},
                 cwd=Path(__file__).parents[2],
             )
     end = time.monotonic() + _START
@@ -111,10 +128,32 @@ def ensure_running(home: Path) -> LabClient:
         except NotReadyError:
             # Starting still; the deadline decides.
             pass
-        if child is not None and child.poll() not in (None, 1):
-            break
+        ended = child.poll() if child is not None else None
+        if ended == UNUSABLE:
+            raise ConfigError(_last_line(home / LOG_FILE))
+        if ended not in (None, RUNS_ALREADY):
+            raise NotReadyError(f"the lab ended as it started: {_last_line(home / LOG_FILE)} (see {home / LOG_FILE})")
         time.sleep(0.03)
     raise NotReadyError(f"the lab did not start within {_START:.0f} s: see {home / LOG_FILE}")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+def _keep_kind(home: Path, kind: LabKind) -> None:
+    kept = home / KIND_FILE
+    if not kept.exists() and not (home / PID_FILE).exists():
+        kept.write_text(kind)
+    began: str = kept.read_text() if kept.exists() else "embedded"
+    if began != kind:
+        raise ConfigError(
+            f"The lab of {home} is of the kind {began}, not {kind}: set MODELPLANE_LAB={began}, or MODELPLANE_HOME to another "
+            "folder."
+        )
+    if kind == "kubernetes":
+        find_assets()
 
 
 def stop(home: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from resources.lab.api.app import Receive, Scope, Send, answer, body_of
-from resources.lab.api.clusters import Cluster
+from resources.lab.api.clusters import LabCluster
 from resources.lab.api.errors import ApiError, bad_request
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Control:
                 return {}
         raise ApiError(404, f"the lab has no {method} /lab/{'/'.join(parts)}")
 
-    def _cluster(self, name: str) -> Cluster:
+    def _cluster(self, name: str) -> LabCluster:
         found = self._lab.clusters.get(name)
         if found is None:
             raise ApiError(404, f"the lab has no cluster {name!r}")
@@ -93,6 +93,7 @@ class Control:
         more = self._lab.cluster_faults
         return {
             "pid": os.getpid(),
+            "kind": self._lab.kind,
             "address": self._lab.clusters.address,
             "clusters": [
                 _shown(cluster, more(cluster.name)) for cluster in sorted(self._lab.clusters, key=lambda c: c.name)
@@ -101,11 +102,11 @@ class Control:
         }
 
 
-def _shown(cluster: Cluster, more: list[str]) -> Obj:
+def _shown(cluster: LabCluster, more: list[str]) -> Obj:
     counts, faults = cluster.meter.counts(), cluster.faults
     return {
         "name": cluster.name,
-        "version": cluster.store.switches.git_version,
+        "version": cluster.switches.git_version,
         "ready": cluster.ready,
         "reads": counts.reads,
         "writes": counts.writes,
@@ -124,7 +125,7 @@ def _cluster_arguments(body: Obj) -> Obj:
     return body
 
 
-def set_fault(cluster: Cluster, kind: str, value: float) -> None:
+def set_fault(cluster: LabCluster, kind: str, value: float) -> None:
     """`slow` takes seconds, the others are on or off; 400 for a kind that isn't there."""
     if kind not in FAULTS:
         raise bad_request(f"the lab knows no fault {kind!r}: {', '.join(FAULTS)}")

@@ -17,11 +17,13 @@ from typing import Any, Protocol
 
 import uvicorn
 
+from modelplane_dagster.errors import ConfigError
 from resources.lab.api.app import KubeApp, Receive, Scope, Send
 from resources.lab.api.certificates import loopback_certificate
-from resources.lab.api.clusters import Clusters
+from resources.lab.api.clusters import Clusters, ClusterSet
 from resources.lab.control import Control
-from resources.lab.home import PORT_FILE, locked_pidfile, read_token
+from resources.lab.home import PORT_FILE, RUNS_ALREADY, UNUSABLE, locked_pidfile, read_token
+from resources.settings import LabKind, from_environment
 
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 _LAST_ANSWERS = 0.2  # seconds for requests that are being answered when the daemon stops
@@ -41,9 +43,10 @@ class Part(Protocol):
 class Lab:
     """The running lab. `mount("/clouds/", app)` serves every path that begins so, the longest prefix first."""
 
-    def __init__(self, home: Path, parts: Sequence[Part] = ()) -> None:
+    def __init__(self, home: Path, parts: Sequence[Part] = (), *, kind: LabKind = "embedded") -> None:
         self.home = home
-        self.clusters = Clusters(home / "clusters")
+        self.kind = kind
+        self.clusters, api = _apis(kind, home)
         self.control = Control(self, read_token(home))
         self._certificate = loopback_certificate(home)
         self._parts = list(parts)
@@ -52,7 +55,7 @@ class Lab:
         self.cluster_faults: Callable[[str], list[str]] = lambda _name: []
         self.set_fault: Callable[[str, str, bool], bool] = lambda _subject, _kind, _on: False
         self._mounts: dict[str, AsgiApp] = {}
-        self.mount("/clusters/", KubeApp(self.clusters))
+        self.mount("/clusters/", api)
         self.mount("/lab/", self.control)
         self._server: uvicorn.Server | None = None
 
@@ -118,6 +121,18 @@ class Lab:
                 transport.abort()
 
 
+def _apis(kind: LabKind, home: Path) -> tuple[ClusterSet[Any], AsgiApp]:
+    """The clusters of the lab's kind and what serves them. Each kind's state has a folder of its own."""
+    if kind == "embedded":
+        embedded = Clusters(home / "clusters")
+        return embedded, KubeApp(embedded)
+    from resources.lab.plane.clusters import PlaneClusters  # noqa: PLC0415 - its proxy is imported where it is used alone
+    from resources.lab.plane.front import PlaneFront  # noqa: PLC0415 - as above
+
+    planes = PlaneClusters(home / "planes")
+    return planes, PlaneFront(planes)
+
+
 def parts() -> list[Part]:
     """What the daemon runs beside the APIs."""
     from resources.lab.clouds.part import CloudsPart  # noqa: PLC0415 - the clouds' SDKs are imported in the daemon alone
@@ -148,19 +163,25 @@ def bound_socket(home: Path) -> socket.socket:
 
 
 def start(home: Path) -> int:
-    """Runs the daemon in this process until it is stopped; 1 at once where one runs already."""
+    """Runs the daemon in this process until it is stopped; at once RUNS_ALREADY where one does, and UNUSABLE, with the reason
+    on stderr, where a setting or the seed can't be used."""
     home.mkdir(parents=True, exist_ok=True)
     lock = locked_pidfile(home)
     if lock is None:
-        return 1
-    lab = Lab(home, parts())
+        return RUNS_ALREADY
+    lab = Lab(home, parts(), kind=from_environment().lab_kind)
     sock = bound_socket(home)
     sock.listen(1024)
     os.truncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     _loop_policy()
-    asyncio.run(lab.serve(sock))
-    os.close(lock)
+    try:
+        asyncio.run(lab.serve(sock))
+    except ConfigError as error:
+        sys.stderr.write(f"{error.message}\n".replace("\n", " ").strip() + "\n")
+        return UNUSABLE
+    finally:
+        os.close(lock)
     return 0
 
 

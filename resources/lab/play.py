@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,33 +18,34 @@ from resources.lab.agents.agent import ClusterAgent
 from resources.lab.agents.faults import AgentFault, AgentFaults
 from resources.lab.agents.hardware import DesiredNode
 from resources.lab.agents.machines import machine_hardware
-from resources.lab.agents.seed import SeedCluster, read_seed
-from resources.lab.api.clusters import Cluster
+from resources.lab.agents.seed import SeedCluster, read_seed, seed_path
+from resources.lab.api.clusters import Cluster, LabCluster
 from resources.lab.charts import write_mirror
 from resources.lab.clouds.part import CloudsPart, server_version
 from resources.lab.clouds.state import Fault
 from resources.lab.controllers import Engine, controllers
+from resources.lab.plane.clusters import PlaneCluster, PlaneClusters
 from resources.settings import from_environment
 
 if TYPE_CHECKING:
     from resources.lab.daemon import Lab
 
-SEED = Path(__file__).parent / "seed.yaml"
 _LOOK = 0.1
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What runs for one cluster: it ends with the cluster."""
+    """What runs for one cluster: it ends with the cluster. A real control plane needs no engine."""
 
-    cluster: Cluster
-    engine: Engine
+    cluster: LabCluster
+    engine: Engine | None
     agent: ClusterAgent
     client: ClusterClient
 
     def stop(self) -> None:
-        self.engine.stop()
+        if self.engine is not None:
+            self.engine.stop()
         self.agent.stop()
         self.client.close()
 
@@ -56,7 +56,7 @@ class PlayPart:
 
     def __init__(self, clouds: CloudsPart, *, seed: Path | None = None) -> None:
         self._clouds = clouds
-        self._seed_path = seed or Path(os.environ.get("MODELPLANE_LAB_SEED") or SEED)
+        self._seed_path = seed or seed_path()
         self._seeds: Mapping[str, SeedCluster] = {}
         self._lists: dict[str, tuple[Component, ...]] = {}
         self._running: dict[str, _Running] = {}
@@ -87,12 +87,14 @@ class PlayPart:
         while True:
             for state in self._clouds.states.values():
                 state.settle()
+            if isinstance(lab.clusters, PlaneClusters):
+                await lab.clusters.settle()
             self._match(lab)
             await asyncio.sleep(_LOOK)
 
     def _match(self, lab: Lab) -> None:
         """Starts what is missing and ends what is left over; a cluster made anew under its name is another one."""
-        live = {cluster.name: cluster for cluster in lab.clusters}
+        live = {c.name: c for c in lab.clusters if not isinstance(c, PlaneCluster) or c.up}
         for name, running in list(self._running.items()):
             if live.get(name) is not running.cluster:
                 self._running.pop(name).stop()
@@ -100,13 +102,19 @@ class PlayPart:
             if name not in self._running:
                 self._running[name] = self._begun(lab, cluster)
 
-    def _begun(self, lab: Lab, cluster: Cluster) -> _Running:
-        engine = controllers(cluster.store)
-        engine.start()
-        client = ClusterClient(lab.clusters.kubeconfig(cluster.name, "agent"), name=cluster.name, manager="lab-agent")
+    def _begun(self, lab: Lab, cluster: LabCluster) -> _Running:
+        engine = controllers(cluster.store) if isinstance(cluster, Cluster) else None
+        if engine is not None:
+            engine.start()
+        # The agents ask a real API server itself: the lab's front has nothing to count or break for them.
+        own = cluster.plane.kubeconfig("agent") if isinstance(cluster, PlaneCluster) else None
+        config = own or lab.clusters.kubeconfig(cluster.name, "agent")
+        client = ClusterClient(config, name=cluster.name, manager="lab-agent")
         source, desired = self._nodes_of(cluster.name)
         components = {c.key: c for c in self._lists.get(source, ())}
-        agent = ClusterAgent(client, desired=desired, components=components, faults=self._faults)
+        agent = ClusterAgent(
+            client, desired=desired, components=components, faults=self._faults, finds_hardware=engine is None
+        )
         agent.start()
         return _Running(cluster, engine, agent, client)
 

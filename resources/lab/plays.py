@@ -9,6 +9,7 @@ SETTINGS = "lab.modelplane.ai/settings"
 WORKLOAD = "lab.modelplane.ai/workload"
 HARDWARE = "lab.modelplane.ai/hardware"
 NEEDS = "lab.modelplane.ai/needs"
+FOUND = "lab.modelplane.ai/found"
 IMAGES = "lab.modelplane.ai"
 
 

@@ -90,5 +90,5 @@ class LabWorld:
 
 def lab_world(settings: Settings) -> LabWorld:
     """Starts the lab of the settings' home where it doesn't run."""
-    client = ensure_running(settings.home / "lab")
+    client = ensure_running(settings.home / "lab", settings.lab_kind)
     return LabWorld(client, settings.chart_mirror or str(settings.home / "lab" / "charts"))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from modelplane_dagster.audit.cpu_room import charges
 from modelplane_dagster.errors import RefusedError, UnreadableError
 from modelplane_dagster.findings import finding
 from modelplane_dagster.judgement import judge_live
@@ -18,7 +19,7 @@ from modelplane_dagster.placement.workloads import (
     REPLICA_LABEL,
     ReplicaObjects,
     endpoint,
-    replica_objects,
+    replica_variants,
 )
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
@@ -96,10 +97,13 @@ def _replica(
     cluster = session.plan(replica.cluster, session.recent(replica.cluster))
     if cluster.view is None:
         raise UnreadableError(f"The manifests of cluster {replica.cluster} are unknown.")
-    objects = replica_objects((namespace, name), deployment, replica, cluster.view, ordinal=ordinal)
+    charged = charges(cluster.view, session.recent(replica.cluster).live)
+    may = replica_variants((namespace, name), deployment, replica, cluster.view, ordinal=ordinal, charges=charged)
     client = session.client(replica.cluster)
     changed = False
-    if not _stands(client, objects):
+    objects = next((o for o in may if _stands(client, o)), None)
+    if objects is None:
+        objects = may[0]
         session.write(admission)
         if client.get("v1", "Namespace", namespace) is None:
             client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -202,4 +206,5 @@ def retire_replica(client: ClusterClient, namespace: str, name: str, ordinal: in
         if kind == "LeaderWorkerSet" and not client.serves(api_version, kind):
             continue
         for body in client.list(api_version, kind, namespace=namespace, labels=selector):
-            client.delete(api_version, kind, body["metadata"]["name"], namespace=namespace)
+            metadata = body["metadata"]
+            client.delete(api_version, kind, metadata["name"], namespace=namespace, uid=metadata["uid"])

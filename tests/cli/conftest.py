@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from tests.made import Body, text
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the user's environment or state reaches a test."""
-    for name in ("FLEET", "TARGET", "CHART_MIRROR", "COMPONENTS", "SECRETS", "RECONCILE", "GRACE"):
-        monkeypatch.delenv(f"MODELPLANE_{name}", raising=False)
+    for name in [n for n in os.environ if n.startswith("MODELPLANE_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("MODELPLANE_HOME", str(tmp_path / "home"))
 
 

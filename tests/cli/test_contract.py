@@ -74,6 +74,8 @@ def test_unusable_arguments_are_2_and_say_so_on_stderr(cli: Cli, arguments: tupl
         ("MODELPLANE_GRACE", "soon"),
         ("MODELPLANE_COMPONENTS", "/nowhere/at/all.yaml"),
         ("MODELPLANE_FLEET", "/nowhere/at/all"),
+        ("MODELPLANE_LAB", "kind"),
+        ("MODELPLANE_LAB", "Embedded"),
     ],
 )
 def test_unusable_settings_are_2(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:

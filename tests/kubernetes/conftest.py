@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from resources.kubernetes import ClusterClient
-from resources.lab.plane import AssetsMissingError, Plane, find_assets
+from resources.lab.plane.assets import AssetsMissingError, find_assets
+from resources.lab.plane.plane import Plane
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.lab.plane import Plane
+from resources.lab.plane.plane import Plane
 from tests.kubernetes.placement import lab, plan
 from tests.kubernetes.placement.compare import differs
 from tests.kubernetes.placement.named import CASES, Named, case_name, world

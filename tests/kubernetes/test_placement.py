@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.lab.plane import Plane
+from resources.lab.plane.plane import Plane
 from tests.kubernetes.placement.real import Real
 from tests.kubernetes.placement.run import make_world, run
 

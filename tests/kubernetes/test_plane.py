@@ -11,7 +11,7 @@ import pytest
 
 from modelplane_dagster.errors import KubernetesError
 from resources.kubernetes import ClusterClient
-from resources.lab.plane import Plane
+from resources.lab.plane.plane import Plane
 
 pytestmark = pytest.mark.kubernetes
 

@@ -412,6 +412,19 @@ def test_a_crd_makes_an_api(api: Api):
     assert (ready["status"], ready["metadata"]["generation"]) == ({"ok": True}, 1)
 
 
+def test_a_crd_of_a_protected_group_must_say_who_approved_it(api: Api):
+    crd = widget_crd()
+    group = "gateway.networking.k8s.io"
+    crd["spec"]["group"], crd["metadata"]["name"] = group, f"{crd['spec']['names']['plural']}.{group}"
+    refused = api.post(CRDS, crd)
+    assert refused.status == 422
+    assert [c["field"] for c in refused.body["details"]["causes"]] == [
+        "metadata.annotations[api-approved.kubernetes.io]"
+    ]
+    crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
+    assert api.post(CRDS, crd).status == 201
+
+
 def test_deleting_a_crd_deletes_its_objects(api: Api):
     api.post(CRDS, widget_crd())
     api.post(WIDGETS, widget("w", size=3))

@@ -35,7 +35,8 @@ class Pace:
 
 class ClusterAgent:
     """`client` is the agents' own; `desired` gives the nodes that should stand, None where nobody says (nodes are then
-    left alone). Nothing but the cluster's API is used."""
+    left alone). Nothing but the cluster's API is used. `finds_hardware`: the agents tell pods that wait for hardware when
+    their node has it, which the embedded kubelets see for themselves."""
 
     def __init__(
         self,
@@ -45,12 +46,15 @@ class ClusterAgent:
         components: Mapping[str, Component],
         faults: AgentFaults | None = None,
         pace: Pace | None = None,
+        finds_hardware: bool = False,
     ) -> None:
         self._client = client
         self._desired = desired
         self._pace = pace or Pace()
         self._faults = faults or AgentFaults()
-        self._agents = Agents(client, components, self._faults, time.monotonic, self._pace.withdraw)
+        self._agents = Agents(
+            client, components, self._faults, time.monotonic, self._pace.withdraw, finds_hardware=finds_hardware
+        )
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._threads: list[threading.Thread] = []

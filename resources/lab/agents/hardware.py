@@ -15,6 +15,7 @@ from typing import Any
 
 from modelplane_dagster.drivers import AMD, NETWORK, NVIDIA
 from modelplane_dagster.kube.objects import EMPTY, Taint
+from resources.lab.plays import HARDWARE
 
 Json = Mapping[str, Any]
 NONE: Json = MappingProxyType({})
@@ -61,6 +62,11 @@ def parse_hardware(text: str) -> Hardware | None:
         return Hardware(int(raw["cpus"]), int(raw["memoryMiB"]), int(raw.get("numaNodes", 1)), groups)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def hardware_of(node: Mapping[str, Any]) -> Hardware | None:
+    """What the Node object carries on record; None for a node that isn't the lab's."""
+    return parse_hardware((node["metadata"].get("annotations") or {}).get(HARDWARE, ""))
 
 
 @dataclass(frozen=True, slots=True)

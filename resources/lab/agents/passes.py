@@ -14,10 +14,11 @@ from modelplane_dagster.errors import KubernetesError, UnreadableError
 from resources.kubernetes import ClusterClient
 from resources.lab.agents.daemons import OPERATOR, daemon_of, operator_workloads
 from resources.lab.agents.faults import AgentFault, AgentFaults
-from resources.lab.agents.hardware import Hardware, parse_hardware
+from resources.lab.agents.finding import find_hardware
+from resources.lab.agents.hardware import Hardware, hardware_of
 from resources.lab.agents.settle import settle, settled_kinds
 from resources.lab.agents.slices import PUBLISHED, devices_of, fingerprint, slices_of
-from resources.lab.plays import HARDWARE, PLAYS, SETTINGS, Part, part
+from resources.lab.plays import PLAYS, SETTINGS, Part, part
 
 Json = dict[str, Any]
 _log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class Agents:
     faults: AgentFaults
     clock: Callable[[], float]
     withdraw: float = 1.0
+    finds_hardware: bool = False
     _gone: dict[tuple[str, str], float] = field(default_factory=dict)
     _daemons: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
@@ -62,6 +64,8 @@ class Agents:
         playing = list(self.playing(pods))
         changed = self.grant(nodes, playing)
         changed |= self.operate(playing)
+        if self.finds_hardware:
+            changed |= find_hardware(self.client, nodes, pods)
         published, soon = self.publish(nodes, playing)
         return Outcome(changed or published, soon, frozenset(_kinds(playing)))
 
@@ -200,11 +204,6 @@ class Agents:
                     self.client.delete("resource.k8s.io/v1", "ResourceSlice", one["metadata"]["name"])
                 changed = True
         return changed, bool(live) and not changed
-
-
-def hardware_of(node: Json) -> Hardware | None:
-    """None for a node that isn't the lab's."""
-    return parse_hardware((node["metadata"].get("annotations") or {}).get(HARDWARE, ""))
 
 
 def _kinds(playing: list[Playing]) -> Iterator[tuple[str, str]]:

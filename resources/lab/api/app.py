@@ -1,19 +1,21 @@
-"""The HTTP side: an ASGI application that serves every cluster under `/clusters/NAME`."""
+"""The HTTP side: an ASGI application that serves every embedded cluster under `/clusters/NAME`."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
 from resources.lab.api import discovery, openapi
-from resources.lab.api.clusters import Cluster, Clusters
+from resources.lab.api.clusters import Cluster, ClusterSet, LabCluster
 from resources.lab.api.counts import LAB_USERS
 from resources.lab.api.errors import ApiError, no_such_path
 from resources.lab.api.objects import Objects, Stream
 from resources.lab.api.request import Request, is_true
+from resources.lab.api.switches import Switches
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -57,11 +59,19 @@ async def hang_up(send: Send) -> None:
         await asyncio.sleep(0)
 
 
-class KubeApp:
-    """ASGI application. Paths outside `/clusters/NAME/` are not its business: 404."""
+C = TypeVar("C", bound=LabCluster)
 
-    def __init__(self, clusters: Clusters) -> None:
+
+class Front(ABC, Generic[C]):
+    """What stands before every cluster's API: the faults, who is asking, and the count. Other paths than
+    `/clusters/NAME/` are not its business: 503, as from a load balancer with nothing behind it."""
+
+    def __init__(self, clusters: ClusterSet[C]) -> None:
         self.clusters = clusters
+
+    @abstractmethod
+    async def respond(self, cluster: C, request: Request, receive: Receive, send: Send) -> None:
+        """Answers a request that was let in. ApiError is answered by the caller while nothing was sent."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         name, _, path = scope["path"].removeprefix(PREFIX).partition("/")
@@ -81,17 +91,13 @@ class KubeApp:
                 return
             if request.method not in {"GET", "HEAD"}:
                 request.body = await body_of(receive)
-            reply = self._route(cluster, request)
+            self._count(cluster, request)
+            await self.respond(cluster, request, receive, send)
         except ApiError as error:
             await answer(send, error.status, orjson.dumps(error.body()))
-            return
-        if isinstance(reply, Stream):
-            await _stream(cluster, reply, receive, send)
-        else:
-            await answer(send, *reply)
 
     @staticmethod
-    def _authenticate(cluster: Cluster, request: Request) -> None:
+    def _authenticate(cluster: LabCluster, request: Request) -> None:
         if request.parts[0] in _HEALTH:
             request.user = "anonymous"
             return
@@ -101,27 +107,44 @@ class KubeApp:
             raise ApiError(401, "Unauthorized")
         request.user = user
 
-    def _route(self, cluster: Cluster, request: Request) -> tuple[int, bytes] | tuple[int, bytes, bytes] | Stream:
-        parts = request.parts
-        if parts[0] in _HEALTH:
-            return 200, b"ok", b"text/plain"
-        resource_path = (parts[0] == "api" and len(parts) > 2) or (parts[0] == "apis" and len(parts) > 3)
-        plural = self._plural(parts) if resource_path else ""
-        review = plural in _REVIEWS
+    @staticmethod
+    def _count(cluster: LabCluster, request: Request) -> None:
+        if request.parts[0] in _HEALTH:
+            return
+        plural = plural_of(request.parts)
         dry = is_true(request.query.get("dryRun", "").replace("All", "true")) if request.raw_query else False
-        cluster.meter.add(request.user, request.method, plural, dry_run=dry, review=review)
-        if review and request.method == "POST":
+        cluster.meter.add(request.user, request.method, plural, dry_run=dry, review=plural in _REVIEWS)
+
+
+def plural_of(parts: list[str]) -> str:
+    """The resource that a path names; empty for a document such as discovery's."""
+    if not ((parts[0] == "api" and len(parts) > 2) or (parts[0] == "apis" and len(parts) > 3)):
+        return ""
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    return rest[2] if rest[0] == "namespaces" and len(rest) > 2 else rest[0]
+
+
+class KubeApp(Front[Cluster]):
+    """Answers from the embedded clusters' stores."""
+
+    async def respond(self, cluster: Cluster, request: Request, receive: Receive, send: Send) -> None:
+        reply = self._route(cluster, request)
+        if isinstance(reply, Stream):
+            await _stream(cluster, reply, receive, send)
+        else:
+            await answer(send, *reply)
+
+    def _route(self, cluster: Cluster, request: Request) -> tuple[int, bytes] | tuple[int, bytes, bytes] | Stream:
+        if request.parts[0] in _HEALTH:
+            return 200, b"ok", b"text/plain"
+        plural = plural_of(request.parts)
+        if plural in _REVIEWS and request.method == "POST":
             return 201, orjson.dumps(_review(request))
-        if resource_path:
+        if plural:
             return Objects(cluster, request).answer()
         if request.method not in {"GET", "HEAD"}:
             raise ApiError(405, "the server does not allow this method on the requested resource")
         return self._document(cluster, request)
-
-    @staticmethod
-    def _plural(parts: list[str]) -> str:
-        rest = parts[2:] if parts[0] == "api" else parts[3:]
-        return rest[2] if rest[0] == "namespaces" and len(rest) > 2 else rest[0]
 
     @staticmethod
     def _document(cluster: Cluster, request: Request) -> tuple[int, bytes] | tuple[int, bytes, bytes]:
@@ -130,7 +153,7 @@ class KubeApp:
         found: dict[str, Any] | None = None
         match parts:
             case ["version"]:
-                found = _version(cluster.store.switches.git_version)
+                found = version_of(cluster.switches)
             case ["api" | "apis"] if discovery.wants_aggregated(accept):
                 found = discovery.aggregated(table, core=parts == ["api"])
                 content_type = discovery.AGGREGATED.encode()
@@ -155,7 +178,9 @@ class KubeApp:
         return 200, orjson.dumps(found), content_type
 
 
-def _version(git: str) -> dict[str, Any]:
+def version_of(switches: Switches) -> dict[str, Any]:
+    """The document of `/version`."""
+    git = switches.git_version
     major, minor, *_ = git.removeprefix("v").split(".")
     return {
         "major": major,

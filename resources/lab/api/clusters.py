@@ -1,4 +1,7 @@
-"""The clusters of one lab: each with its store, users, faults and counts, kept in a folder of its own."""
+"""The clusters of one lab: each with its users, faults and counts, kept in a folder of its own.
+
+`ClusterSet` holds what every kind of lab cluster shares; `Clusters` are the embedded ones, whose objects are in a `Store`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import base64
 import re
 import secrets
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -34,12 +38,12 @@ class Faults:
     unauthorized: bool = False
 
 
-@dataclass(slots=True)
-class Cluster:
-    """One cluster's API. Until `ready`, requests get 503 as from a load balancer with nothing behind it."""
+@dataclass(slots=True, kw_only=True)
+class LabCluster:
+    """One cluster as its users reach it. Until `ready`, requests get 503 as from a load balancer with nothing behind it."""
 
     name: str
-    store: Store
+    switches: Switches
     tokens: dict[str, str]
     ready: bool = True
     faults: Faults = field(default_factory=Faults)
@@ -51,21 +55,39 @@ class Cluster:
             close()
 
 
-class Clusters:
-    """All clusters under `folder`. `address` is where the API is served, known once the port is, and `authority` its PEM certificate."""
+@dataclass(slots=True, kw_only=True)
+class Cluster(LabCluster):
+    """An embedded one."""
+
+    store: Store
+
+
+C = TypeVar("C", bound=LabCluster)
+
+
+class ClusterSet(ABC, Generic[C]):
+    """All clusters under `folder`. `address` is where they are served, known once the port is, and `authority` its PEM certificate."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._all: dict[str, Cluster] = {}
+        self._all: dict[str, C] = {}
         self.address = ""
         self.authority = b""
         for meta in sorted(folder.glob(f"*/{META}")):
             self._open(meta.parent.name, orjson.loads(meta.read_bytes()))
 
-    def __iter__(self) -> Iterator[Cluster]:
+    @abstractmethod
+    def _opened(self, name: str, folder: Path, switches: Switches, tokens: dict[str, str]) -> C:
+        """The cluster from what its folder holds; a new one where that is nothing."""
+
+    @abstractmethod
+    def _closed(self, cluster: C) -> None:
+        """Ends what runs for the cluster; its files stay."""
+
+    def __iter__(self) -> Iterator[C]:
         return iter(tuple(self._all.values()))
 
-    def get(self, name: str) -> Cluster | None:
+    def get(self, name: str) -> C | None:
         return self._all.get(name)
 
     def add_cluster(
@@ -77,7 +99,7 @@ class Clusters:
         critical_pods_quota: bool = False,
         refuse_keyless_tolerations: bool = False,
         ready: bool = True,
-    ) -> Cluster:
+    ) -> C:
         """The cluster, made where it isn't there yet; one that is there is returned as it is, whatever the arguments."""
         found = self._all.get(name)
         if found is not None:
@@ -87,8 +109,8 @@ class Clusters:
         switches = Switches(version, consumable_capacity, critical_pods_quota, refuse_keyless_tolerations)
         folder = self._folder / name
         # A folder without its `cluster.json` is what a killed daemon leaves of an addition or a removal.
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / OBJECTS).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
         tokens = {secrets.token_urlsafe(24): user for user in USERS}
         meta = {"switches": asdict(switches), "tokens": tokens, "ready": ready}
         self._save(name, meta)
@@ -101,30 +123,23 @@ class Clusters:
         fresh.write_bytes(orjson.dumps(meta))
         fresh.replace(path)
 
-    def _open(self, name: str, meta: dict[str, Any]) -> Cluster:
-        store = Store(Switches(**meta["switches"]), Storage(self._folder / name / OBJECTS))
-        bootstrap(store)
-        cluster = self._all[name] = Cluster(name, store, meta["tokens"], meta.get("ready", True))
+    def _open(self, name: str, meta: dict[str, Any]) -> C:
+        cluster = self._opened(name, self._folder / name, Switches(**meta["switches"]), meta["tokens"])
+        cluster.ready = meta.get("ready", True)
+        self._all[name] = cluster
         return cluster
 
     def set_ready(self, name: str, *, ready: bool) -> None:
         cluster = self._all[name]
         cluster.ready = ready
-        meta = {"switches": asdict(cluster.store.switches), "tokens": cluster.tokens, "ready": ready}
-        self._save(name, meta)
-
-    def set_version(self, name: str, version: str) -> None:
-        """An upgrade of the control plane: `/version` and the gate's default follow; the resources stay."""
-        cluster = self._all[name]
-        cluster.store.with_version(version)
-        self.set_ready(name, ready=cluster.ready)
+        self._save(name, {"switches": asdict(cluster.switches), "tokens": cluster.tokens, "ready": ready})
 
     def remove_cluster(self, name: str) -> None:
         """Takes the cluster and its state away; nothing happens where it isn't there."""
         cluster = self._all.pop(name, None)
         if cluster is not None:
             cluster.close_watches()
-            cluster.store.storage.close()
+            self._closed(cluster)
             (self._folder / name / META).unlink(missing_ok=True)
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
@@ -148,4 +163,16 @@ class Clusters:
     def close(self) -> None:
         for cluster in self:
             cluster.close_watches()
-            cluster.store.storage.close()
+            self._closed(cluster)
+
+
+class Clusters(ClusterSet[Cluster]):
+    """The embedded ones."""
+
+    def _opened(self, name: str, folder: Path, switches: Switches, tokens: dict[str, str]) -> Cluster:
+        store = Store(switches, Storage(folder / OBJECTS))
+        bootstrap(store)
+        return Cluster(name=name, switches=switches, tokens=tokens, store=store)
+
+    def _closed(self, cluster: Cluster) -> None:
+        cluster.store.storage.close()

@@ -310,8 +310,25 @@ def _workload(obj: Obj, old: Obj | None) -> Iterator[Cause]:
         yield wrong("spec.selector", selector, "field is immutable")
 
 
+APPROVED = "api-approved.kubernetes.io"
+
+
+def is_protected(group: str) -> bool:
+    """Whether the group is Kubernetes' own, whose CRDs must say who approved them (apiextensions, since 1.16)."""
+    return any(group == own or group.endswith(f".{own}") for own in ("k8s.io", "kubernetes.io"))
+
+
 def _crd(obj: Obj) -> Iterator[Cause]:
     spec = obj.get("spec", {})
+    approval = (obj["metadata"].get("annotations") or {}).get(APPROVED, "")
+    if is_protected(spec.get("group", "")):
+        field, see = f"metadata.annotations[{APPROVED}]", "see https://github.com/kubernetes/enhancements/pull/1111"
+        if not approval:
+            yield required(
+                field, f"protected groups must have approval annotation {APPROVED!r}, {see}".replace("'", '"')
+            )
+        elif not approval.startswith(("unapproved", "https://", "http://")):
+            yield wrong(field, approval, f"protected groups must have approval annotation, {see}")
     names = spec.get("names", {})
     expected = f"{names.get('plural', '')}.{spec.get('group', '')}"
     if obj["metadata"].get("name") != expected:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from resources.lab.api import ssa
@@ -397,7 +396,3 @@ class Store:
         others = [c for c in new["status"].get("conditions") or () if c["type"] != "PodScheduled"]
         new["status"]["conditions"] = [*others, scheduled]
         return self._commit(kind, old, new, how)
-
-    def with_version(self, version: str) -> None:
-        """Another version of the control plane: gates follow, the resources stay those of the first one."""
-        self.switches = replace(self.switches, version=version)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.kube.objects import Taint
+from resources.settings import lab_seconds
 
 Phase = Literal["creating", "ready", "updating", "failed", "deleting"]
 Kind = Literal["read", "write", "delete"]
@@ -40,9 +41,11 @@ class Delays:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> Delays:
-        """Reads MODELPLANE_LAB_{CLUSTER,POOL,UPDATE,DELETE}_SECONDS; what isn't set keeps its default."""
+        """Reads MODELPLANE_LAB_{CLUSTER,POOL,UPDATE,DELETE}_SECONDS; what isn't set keeps its default. Raises ConfigError
+        for what isn't a number of seconds."""
         names = ("cluster", "pool", "update", "delete")
-        return cls(**{n: float(env[key]) for n in names if (key := f"MODELPLANE_LAB_{n.upper()}_SECONDS") in env})
+        given = lab_seconds(env)
+        return cls(**{n: given[key] for n in names if (key := f"MODELPLANE_LAB_{n.upper()}_SECONDS") in given})
 
 
 @dataclass(frozen=True, slots=True)

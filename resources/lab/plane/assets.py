@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from modelplane_dagster.errors import ConfigError
@@ -90,7 +91,7 @@ def _build(target: Path, tell: Callable[[str], None]) -> Path:
             fresh = Path(scratch) / "bin"
             fresh.mkdir()
             for module in sorted(MODULES.iterdir()):
-                tell(f"building {module.name} ({', '.join(_tools(module))})")
+                tell(f"building {module.name}")
                 _go_build(module, fresh)
             for built, name in _RENAMED.items():
                 (fresh / built).rename(fresh / name)
@@ -99,13 +100,8 @@ def _build(target: Path, tell: Callable[[str], None]) -> Path:
     return target
 
 
-def _tools(module: Path) -> list[str]:
-    text = (module / "go.mod").read_text(encoding="utf-8")
-    return [path.rsplit("/", 1)[-1] for path in re.findall(r"^(?:tool\s|\t)(?!\S+ )(\S+/\S+)$", text, re.MULTILINE)]
-
-
 def _go_build(module: Path, into: Path) -> None:
-    command = ["go", "build", "-trimpath", "-mod=readonly", "-ldflags", _stamps(), "-o", f"{into}/", "tool"]
+    command = ["go", "build", "-mod=readonly", "-ldflags", _stamps(), "-o", f"{into}/", "tool"]
     env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     try:
         done = subprocess.run(
@@ -137,7 +133,7 @@ def _stamps() -> str:
 def main() -> int:
     """Builds what is missing and prints where it is; 1 with one sentence where it can't be had."""
     try:
-        folder = find_assets(build=True, tell=lambda line: sys.stderr.write(f"{line}\n"))
+        folder = find_assets(build=True, tell=partial(print, file=sys.stderr, flush=True))
     except AssetsMissingError as error:
         sys.stderr.write(f"{error.message}\n")
         return 1

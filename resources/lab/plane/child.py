@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+# Linux's prctl(PR_SET_PDEATHSIG, SIGKILL), then the command in the place of this interpreter: a killed test run or daemon
+# leaves no control plane behind. Not by `preexec_fn`, which may hang in a process with threads. Elsewhere it does nothing.
+_MORTAL = """
+import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 _LAST_LINES = 3
-
-
-def _die_with_parent() -> None:
-    """In the child: a killed test run or daemon leaves no control plane behind. It ends with the thread that started it."""
-    if _LIBC is not None and hasattr(_LIBC, "prctl"):
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @dataclass(slots=True)
 class Child:
-    """`folder` takes `NAME.log` and `NAME.pid`."""
+    """`folder` takes `NAME.log` and `NAME.pid`. The process ends with the thread that started it."""
 
     name: str
     command: Sequence[str]
@@ -44,12 +44,11 @@ class Child:
         self._end_leftover()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                list(self.command),
+                [sys.executable, "-ISc", _MORTAL, *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                preexec_fn=_die_with_parent,
             )
         self._pidfile.write_text(f"{self._process.pid}\n")
 

@@ -13,9 +13,10 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import yaml
 
@@ -29,7 +30,6 @@ USERS = ("product", "user", "agent", "controller")
 _READY = 90.0  # seconds until the API server must answer; it takes three on an idle machine of two cores
 _POLL = 0.1
 _RATE = 400  # requests a second that the controllers may make: the defaults are meant for large clusters
-_API = ("etcd", "kube-apiserver")
 CAPACITY_GATE = "DRAConsumableCapacity"
 
 
@@ -41,11 +41,20 @@ class Plane:
     """A control plane under `folder`, whose state outlives a restart. `with Plane(folder) as plane:` starts and stops it.
 
     `consumable_capacity=False` turns the gate DRAConsumableCapacity off everywhere, as Kubernetes 1.34 and 1.35 have it.
-    `extra` are more arguments of the API server. Every user is of `system:masters`; `kubeconfig` gives them by token.
+    `extra` are more arguments of the API server. `tokens` are those of USERS, all of `system:masters`; made where none are
+    given.
     """
 
+    API = ("etcd", "kube-apiserver")
+
     def __init__(
-        self, folder: Path, *, consumable_capacity: bool = True, extra: Iterable[str] = (), assets: Path | None = None
+        self,
+        folder: Path,
+        *,
+        consumable_capacity: bool = True,
+        extra: Iterable[str] = (),
+        tokens: Mapping[str, str] | None = None,
+        assets: Path | None = None,
     ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,13 +64,13 @@ class Plane:
         self._gates = [] if consumable_capacity else [f"--feature-gates={CAPACITY_GATE}=false"]
         self._extra = list(extra)
         self._ports = self._kept_ports()
-        self.tokens = self._kept_tokens()
+        self.tokens = dict(tokens) if tokens is not None else self._kept_tokens()
         self._files()
         self._children = {child.name: child for child in self._commands()}
 
     # Life
 
-    def __enter__(self) -> Plane:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -78,29 +87,33 @@ class Plane:
 
     def begin(self) -> None:
         """Starts etcd and the API server and doesn't wait."""
-        for name in _API:
+        for name in self.API:
             self._children[name].start()
 
     def finish(self) -> None:
         """Starts what needs a ready API server: the controller manager gives up on one that isn't there."""
         for name, child in self._children.items():
-            if name not in _API:
+            if name not in self.API:
                 child.start()
 
     def wait_ready(self, seconds: float = _READY) -> None:
         """Until `/readyz` says ok; PlaneError where a process ended or the time is up."""
         end = time.monotonic() + seconds
         while not self.is_ready():
-            if failed := self.failed(_API):
+            if failed := self.failed(self.API):
                 raise PlaneError(failed)
             if time.monotonic() > end:
                 raise PlaneError(f"the API server of {self.folder} was not ready in {seconds:.0f} s")
             time.sleep(_POLL)
 
+    @cached_property
+    def client_context(self) -> ssl.SSLContext:
+        """Trusts this plane's authority alone."""
+        return ssl.create_default_context(cafile=str(self.authority.file))
+
     def is_ready(self) -> bool:
-        context = ssl.create_default_context(cafile=str(self.authority.file))
         try:
-            with urllib.request.urlopen(f"{self.address}/readyz", context=context, timeout=2) as answer:
+            with urllib.request.urlopen(f"{self.address}/readyz", context=self.client_context, timeout=2) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
@@ -113,6 +126,17 @@ class Plane:
         """The API server and etcd last, and without a long grace: their state is on disk."""
         for name in reversed(self._children):
             self._children[name].stop(grace=0.5)
+
+    def kill(self) -> None:
+        """All at once and without a grace, as a machine that loses its power: what was acknowledged is on disk."""
+        for name in reversed(self._children):
+            self._children[name].kill()
+
+    def revive(self) -> None:
+        """Starts again what has ended, in order."""
+        for child in self._children.values():
+            if child.failed():
+                child.start()
 
     def process(self, name: str) -> Child:
         """`etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or `kwok`: to kill and start anew."""
