@@ -291,12 +291,10 @@ def _workload(obj: Obj, old: Obj | None) -> Iterator[Cause]:
     if selector is None and obj["kind"] == "DaemonSet":
         # Upstream reads none as one that selects nothing.
         yield wrong("spec.template.metadata.labels", dict(labels), "`selector` does not match template `labels`")
+    elif selector is None:
+        yield required("spec.selector")
     elif not selector:
-        yield (
-            required("spec.selector")
-            if selector is None
-            else wrong("spec.selector", {}, "empty selector is invalid for this kind")
-        )
+        yield wrong("spec.selector", {}, "empty selector is invalid for this kind")
     else:
         for index, term in enumerate(selector.get("matchExpressions") or ()):
             if term.get("operator") in {"In", "NotIn"} and not term.get("values"):
@@ -341,10 +339,6 @@ def _crd(obj: Obj) -> Iterator[Cause]:
             yield required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
 
 
-def _list(names: list[str]) -> str:
-    return "[]string{" + ", ".join(f'"{name}"' for name in names) + "}"
-
-
 _FIXED_SPECS = {("resource.k8s.io", "resourceclaims"), ("resource.k8s.io", "resourceclaimtemplates")}
 
 
@@ -354,8 +348,9 @@ def _immutable(resource: Resource, obj: Obj, old: Obj | None) -> Iterator[Cause]
     if "deletionTimestamp" in old["metadata"]:
         new = [f for f in obj["metadata"].get("finalizers") or () if f not in (old["metadata"].get("finalizers") or ())]
         if new:
-            why = f"Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers {_list(new)}"
-            yield Cause("FieldValueForbidden", why, "metadata.finalizers")
+            found = ", ".join(f'"{name}"' for name in new)
+            why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            yield Cause("FieldValueForbidden", f"Forbidden: {why} []string{{{found}}}", "metadata.finalizers")
     if resource.key in _FIXED_SPECS and obj.get("spec") != old.get("spec"):
         yield wrong("spec", "", "field is immutable")
     sealed = resource.key in {("", "configmaps"), ("", "secrets")} and bool(old.get("immutable"))
