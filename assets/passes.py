@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import dagster as dg
@@ -102,12 +103,21 @@ class Passes:
         self.instance = instance
         self.tell = tell
         self.tally = Tally()
-        self.defs = build_defs(fleet, settings, world, self.tally)
-        self.job = self.defs.resolve_job_def(JOB)
-        self.keys = sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
         self.state = _State()
-        self.scratch = scratch_instance()
         self.history = History()
+
+    # A fleet that stands as planned needs neither graph nor run.
+    @cached_property
+    def job(self) -> dg.JobDefinition:
+        return build_defs(self.fleet, self.settings, self.world, self.tally).resolve_job_def(JOB)
+
+    @cached_property
+    def keys(self) -> list[dg.AssetKey]:
+        return sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
+
+    @cached_property
+    def scratch(self) -> dg.DagsterInstance:
+        return scratch_instance()
 
     def run(self, timeout: float) -> Outcome:
         """Until everything is converged, or refused, or `timeout` seconds are over. What the passes saw last is kept in the
@@ -116,7 +126,8 @@ class Passes:
             return self._run(timeout)
         finally:
             self.history.keep(self.instance)
-            self.scratch.dispose()
+            if "scratch" in vars(self):
+                self.scratch.dispose()
 
     def _run(self, timeout: float) -> Outcome:
         start = time.monotonic()

@@ -75,7 +75,9 @@ class ObservedReplica:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What we wrote down when we last changed the cluster: enough to find, list and prune it once its manifest is gone."""
+    """What we wrote down when we last changed the cluster: enough to find, list and prune it once its manifest is gone.
+    `deployments` names (namespace, name) of which a replica was ever given to it and not seen to go; None where that was
+    never written down."""
 
     name: str
     source: str
@@ -85,6 +87,7 @@ class Record:
     pools: Mapping[str, tuple[str, ...]]
     credentials: tuple[str, str] = ("ClusterProviderConfig", "default")
     kubeconfig: str = ""
+    deployments: tuple[tuple[str, str], ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

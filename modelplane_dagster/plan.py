@@ -116,7 +116,14 @@ def offer(plan: ClusterPlan, observed: ObservedCluster | None) -> ClusterOffer |
         nodes=nodes,
         replicas=tuple(existing),
         unread=_unread(observed) if observed is not None else "",
+        may_hold=_recorded(observed),
     )
+
+
+def _recorded(observed: ObservedCluster | None) -> frozenset[tuple[str, str]] | None:
+    """The deployments that were ever given to the cluster, by its record; None where it doesn't say."""
+    record = observed.record if observed is not None else None
+    return None if record is None or record.deployments is None else frozenset(record.deployments)
 
 
 def _unread(observed: ObservedCluster) -> str:

@@ -22,15 +22,18 @@ T = TypeVar("T")
 
 
 def plan_document(plan: FleetPlan) -> dict[str, Any]:
-    """JSON-able; its own fingerprint first. `findings` are those of the files."""
+    """JSON-able; its own fingerprint first. `findings`, those of the files that no cluster's gate and no deployment can
+    show, stands in it only where there are some: of clean manifests the document has the contract's keys alone, and of
+    others nothing is dropped."""
     memo: dict[int, Any] = {}
     document: dict[str, Any] = {
         "clusters": [_cluster(c, plan.live.get(c.name, ()), memo) for c in plan.clusters],
         "deployments": [_deployment(p) for p in plan.placements],
         "actions": [a.as_dict() for a in plan.actions],
         "orphans": [o.as_dict() for o in plan.orphans],
-        "findings": [f.as_dict() for f in plan.findings],
     }
+    if plan.findings:
+        document["findings"] = [f.as_dict() for f in plan.findings]
     return {"fingerprint": fingerprint(document), **document}
 
 

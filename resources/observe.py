@@ -267,9 +267,17 @@ def observe_cluster(
     plane: Maybe[ObservedControlPlane | None]
     plane = _existing_plane(reached) if seen is None else Known(control_plane(seen.value))
     pools_part: Maybe[Mapping[str, ObservedPool]] = Known(observed_pools(seen.value) if seen and seen.value else {})
-    if isinstance(reached, Unknown):
+    # An API that doesn't give its version gives nothing else either: twenty more reads would only take their time.
+    failed = [part for part in (reached, plane) if isinstance(part, Unknown)]
+    if isinstance(reached, Unknown) or failed:
         return ObservedCluster(
-            name=name, control_plane=plane, pools=pools_part, components=reached, replicas=reached, record=record
+            name=name,
+            control_plane=plane,
+            pools=pools_part,
+            components=failed[0],
+            replicas=failed[0],
+            cpu_mode=failed[0],
+            record=record,
         )
     api = Reading(reached.value)
     lists = tuple(components)

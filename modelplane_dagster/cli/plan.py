@@ -11,8 +11,9 @@ import click
 from modelplane_dagster.cli.options import fleet_paths, format_option, paths_argument
 from modelplane_dagster.cli.output import console, print_json
 from modelplane_dagster.cli.plan_text import print_plan
-from modelplane_dagster.findings import Finding, has_errors
+from modelplane_dagster.findings import Finding, finding, has_errors
 from modelplane_dagster.judgement import judge_live
+from modelplane_dagster.known import Unknown
 from modelplane_dagster.plan import FleetPlan, plan_fleet
 from modelplane_dagster.plan_json import plan_document
 from resources.files import load_fleet
@@ -56,8 +57,13 @@ def _observed(fleet: Fleet, settings: Settings) -> FleetPlan:
 
 
 def _judged(cluster: ClusterPlan, plan: FleetPlan, grace: float) -> tuple[Finding, ...]:
-    """What the audits say of what runs; empty where the gate stands before it or nothing of the cluster was read."""
+    """What the audits say of what runs, and why what couldn't be read couldn't; empty where the gate stands before it."""
     observed = (plan.observed or {}).get(cluster.name)
-    if cluster.gate.verdict != "pass" or observed is None or observed.live is None:
+    if cluster.gate.verdict != "pass" or observed is None:
         return ()
-    return judge_live(cluster, observed, grace=grace).findings
+    problems = observed.problems()
+    if isinstance(observed.control_plane, Unknown) and not problems:
+        problems = (finding("ReadFailed", f"cluster/{cluster.name}", observed.control_plane.why),)
+    if observed.live is None or isinstance(observed.control_plane, Unknown):
+        return problems
+    return (*problems, *judge_live(cluster, observed, grace=grace).findings)

@@ -18,6 +18,7 @@ from modelplane_dagster.errors import ConfigError, ModelplaneError
 from modelplane_dagster.findings import has_errors
 from resources.files import load_fleet
 from resources.settings import from_environment
+from resources.tools import helm_path
 from resources.world import open_world
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ def command(paths: tuple[Path, ...], timeout: str, form: str) -> int:
     settings = from_environment()
     limit = seconds(timeout)
     fleet = load_fleet(fleet_paths(paths, settings))
+    if fleet.clusters:
+        # Without it every pass would fail in the same way until the time is over.
+        helm_path()
     threading.Thread(target=_reach, args=(settings,), name="reach", daemon=True).start()
     # Dagster is only imported by the commands that run it.
     from assets.instance import open_instance  # noqa: PLC0415 - as above

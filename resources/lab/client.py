@@ -30,7 +30,7 @@ from resources.lab.home import (
 from resources.lab.plane.assets import find_assets
 from resources.settings import LabKind
 
-_START = 20.0  # seconds until a new daemon answers
+_START = 90.0  # seconds until a new daemon answers
 _STOP = 10.0  # seconds until a stopping daemon is gone
 _ANSWER = 10.0
 

@@ -105,6 +105,7 @@ def _replica(
     if objects is None:
         objects = may[0]
         session.write(admission)
+        session.note_replica(replica.cluster, (namespace, name), there=True)
         if client.get("v1", "Namespace", namespace) is None:
             client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for body in objects.objects:
@@ -192,6 +193,8 @@ def _retire(
             admission, _ = session.admit(cluster)
             session.write(admission)
             retire_replica(session.client(cluster), placement.namespace, placement.name, ordinal)
+            if ordinal == 0:
+                session.note_replica(cluster, (placement.namespace, placement.name), there=False)
             surplus -= 1
             wrote = True
     return wrote
