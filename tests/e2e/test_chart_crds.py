@@ -135,6 +135,6 @@ def test_somebody_elses_field_is_a_conflict_that_is_reported_and_nothing_is_upgr
     with session_with(running, f"{key}: {{version: 9.9.9}}\n") as session:
         result = ensure_component(session, NAME, key)
         assert (result.state, [f.code for f in result.findings]) == ("failed", ["ComponentsConflict"])
-        assert result.sentence == f"Cluster {NAME}: customresourcedefinitions {CRD[key]}: ops owns .spec.versions."
+        assert result.sentence == f"Cluster {NAME}: CustomResourceDefinition {CRD[key]}: ops owns .spec.versions."
         assert told(read(session.client(NAME), key)) == "theirs"
         assert version_of(session, key) == old.pin.version
