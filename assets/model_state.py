@@ -36,10 +36,9 @@ def model_state(plan: FleetPlan, placement: Placement) -> tuple[ModelState, str]
         return "differs", f"what runs on {stale} isn't what the manifest asks for"
     replicas = [r for found in live.values() for r in found]
     if any(r.ready < r.desired for r in replicas):
-        return (
-            "waiting",
-            f"{sum(r.ready for r in replicas)} of {sum(r.desired for r in replicas)} engine pods are ready",
-        )
+        text = f"{sum(r.ready for r in replicas)} of {sum(r.desired for r in replicas)} engine pods are ready"
+        waits = next((r.waits for r in replicas if r.waits), "")
+        return "waiting", f"{text}; one waits: {waits}" if waits else text
     return "serving", f"{wanted} replicas serve" if wanted > 1 else "1 replica serves"
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from modelplane_dagster.audit.existing import audit_existing
 from modelplane_dagster.audit.health import audit_health
 from modelplane_dagster.audit.instances import instances
-from modelplane_dagster.audit.live import LiveCluster, LiveNode, LivePod, LiveWorkload, Owner
+from modelplane_dagster.audit.live import LiveCluster, LiveDeviceClass, LiveNode, LivePod, LiveWorkload, Owner
 from modelplane_dagster.audit.live_audit import audit_live
 from modelplane_dagster.audit.live_conflicts import audit_conflicts
 from modelplane_dagster.audit.plan_audit import audit_plan
@@ -31,6 +31,14 @@ NODES = 10_000
 PODS = 100_000
 POOLS = 24
 NOW = 1_800_000_000.0
+CLASSES = tuple(
+    LiveDeviceClass(driver, release, "", (f'device.driver == "{driver}"',))
+    for driver, release in (
+        ("gpu.nvidia.com", "mp-dra-driver-nvidia-gpu"),
+        ("gpu.amd.com", "mp-gpu-operator-charts"),
+        ("dra.cpu", "mp-dra-driver-cpu"),
+    )
+)
 HARDWARE = (("gpu.nvidia.com",), ("gpu.amd.com",), ("dra.cpu",), ("gpu.nvidia.com", "dra.cpu"))
 
 
@@ -114,7 +122,8 @@ def _slices(view: ClusterView, nodes: list[LiveNode]) -> Iterator[LiveSlice]:
     for n in nodes:
         for d in pools[n.facts.pool].devices if n.facts.pool else ():
             amount = {"dra.cpu/cpu": {"value": "30"}} if d.driver == "dra.cpu" else {"memory": {"value": "81559Mi"}}
-            devices = [{"name": f"d{k}", "capacity": amount} for k in range(d.count)]
+            shared = {"allowMultipleAllocations": True} if d.driver == "dra.cpu" else {}
+            devices = [{"name": f"d{k}", "capacity": amount, **shared} for k in range(d.count)]
             name = n.facts.name
             pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
             spec = {"driver": d.driver, "nodeName": name, "pool": pool, "devices": devices}
@@ -147,7 +156,7 @@ def main() -> None:
         workloads=Known(tuple(workloads)),
         pods=Known(tuple(pods)),
         slices=Known(slices),
-        device_classes=Known(()),
+        device_classes=Known(CLASSES),
     )
     print(f"{len(nodes)} nodes, {len(pods)} pods, {len(slices)} slices, {len(workloads)} workloads, {POOLS} pools")
     total = _timed("plan", lambda: audit_plan(view, parts))

@@ -288,6 +288,21 @@ _AUDIT = _area(
             "Turn the device plugin off on that pool.",
         ),
         "SecondOwner": (E_, "Two owners serve one driver or DeviceClass.", "Remove one of the two."),
+        "DeviceClassMissing": (
+            E_,
+            "The DeviceClass that a class claims its devices through isn't on the cluster.",
+            "Reconcile the component that brings it, or correct deviceClassName in the class.",
+        ),
+        "DeviceClassMismatch": (
+            E_,
+            "A DeviceClass doesn't select the devices that the driver publishes.",
+            "Correct the selectors of the DeviceClass, or deviceClassName in the class.",
+        ),
+        "PodSecurityRefuses": (
+            E_,
+            "The namespace of a node plugin enforces a pod security level that refuses its pods.",
+            "Label the namespace privileged with the command shown.",
+        ),
         "PortClash": (E_, "Two host-network workloads on one node share a port.", "Change one workload's port."),
         "QuotaMissing": (
             E_,
@@ -360,6 +375,11 @@ _HEALTH = _area(
             W_,
             "A class declares attributes or capacity that the slices don't show.",
             "Declare what the driver reports.",
+        ),
+        "ClaimNotMirrored": (
+            W_,
+            "A pod claims CPUs that it doesn't request, so the scheduler gives them to others as well.",
+            "Give the pod CPU requests and limits equal to its claim.",
         ),
         "FieldDropped": (
             W_,

@@ -63,7 +63,8 @@ class ObservedComponent:
 @dataclass(frozen=True, slots=True)
 class ObservedReplica:
     """A replica of a deployment on one cluster, read from the labels of its workloads. `pools` maps member (engine/role) to
-    pool; `digest` is of what we applied."""
+    pool; `digest` is of what we applied; `waits` says, in the scheduler's words, why a pod of it has no node, empty where all
+    have one or where the pods couldn't be read."""
 
     namespace: str
     deployment: str
@@ -71,6 +72,7 @@ class ObservedReplica:
     ready: int
     desired: int
     digest: str = ""
+    waits: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from modelplane_dagster.audit.live import (
     LiveClaim,
     LiveCluster,
     LiveDeviceClass,
+    LiveNamespace,
     LiveNode,
     LivePod,
     LiveQuota,
@@ -110,7 +111,6 @@ def read_live(client: Lister, *, now: float | None = None) -> LiveCluster:
             failed = part
         else:
             workloads += part.value
-    namespaces = items("v1", "Namespace", lambda raw: str(raw["metadata"]["name"]))
     return LiveCluster(
         taken_at=time.time() if now is None else now,
         nodes=items("v1", "Node", LiveNode.parse),
@@ -120,7 +120,7 @@ def read_live(client: Lister, *, now: float | None = None) -> LiveCluster:
         claims=items("resource.k8s.io/v1", "ResourceClaim", LiveClaim.parse),
         device_classes=items("resource.k8s.io/v1", "DeviceClass", LiveDeviceClass.parse),
         quotas=items("v1", "ResourceQuota", LiveQuota.parse),
-        namespaces=Known(frozenset(namespaces.value)) if isinstance(namespaces, Known) else namespaces,
+        namespaces=items("v1", "Namespace", LiveNamespace.parse),
     )
 
 
@@ -194,8 +194,9 @@ def live_cpu_mode(components: Iterable[Component], releases: Iterable[ReleaseRec
     return None
 
 
-def replicas_from(client: Lister) -> tuple[ObservedReplica, ...]:
-    """The replicas of deployments, by the labels of their Deployments and LeaderWorkerSets."""
+def replicas_from(client: Lister, pods: Iterable[LivePod] = ()) -> tuple[ObservedReplica, ...]:
+    """The replicas of deployments, by the labels of their Deployments and LeaderWorkerSets; `pods` say why one waits."""
+    waits = {p.replica: p.waits for p in pods if p.replica and p.waits and not p.terminating}
     bodies = client.list("apps/v1", "Deployment", labels=DEPLOYMENT_LABEL)
     kind = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
     if client.serves(*kind):
@@ -205,10 +206,10 @@ def replicas_from(client: Lister) -> tuple[ObservedReplica, ...]:
         labels = body["metadata"]["labels"]
         key = (labels[NAMESPACE_LABEL], labels[DEPLOYMENT_LABEL], labels.get(REPLICA_LABEL, "0"))
         grouped.setdefault(key, []).append(body)
-    return tuple(_replica(key, parts) for key, parts in sorted(grouped.items()))
+    return tuple(_replica(key, parts, waits.get(key, "")) for key, parts in sorted(grouped.items()))
 
 
-def _replica(key: tuple[str, str, str], parts: list[Mapping[str, Any]]) -> ObservedReplica:
+def _replica(key: tuple[str, str, str], parts: list[Mapping[str, Any]], waits: str) -> ObservedReplica:
     pools: dict[str, str] = {}
     for body in parts:
         engine = body["metadata"]["labels"].get(ENGINE_LABEL, "")
@@ -221,6 +222,7 @@ def _replica(key: tuple[str, str, str], parts: list[Mapping[str, Any]]) -> Obser
         ready=sum(int((b.get("status") or {}).get("readyReplicas") or 0) for b in parts),
         desired=sum(int((b.get("spec") or {}).get("replicas") or 0) for b in parts),
         digest=digests.pop() if len(digests) == 1 else "",
+        waits=waits,
     )
 
 
@@ -289,7 +291,7 @@ def observe_cluster(
         control_plane=plane,
         pools=pools_part,
         components=_components(lists, releases, objects),
-        replicas=attempt(lambda: replicas_from(api)),
+        replicas=attempt(lambda: replicas_from(api, live.pods.value if isinstance(live.pods, Known) else ())),
         cpu_mode=Known(live_cpu_mode(lists, releases.value)) if isinstance(releases, Known) else releases,
         kept=kept_from(lists, releases.value) if isinstance(releases, Known) else {},
         live=live,

@@ -16,9 +16,12 @@ from modelplane_dagster.audit.slices import Ledger, LiveSlice
 from modelplane_dagster.known import Known, Maybe, Unknown
 from modelplane_dagster.kube.objects import EMPTY, NodeFacts, PodPlacement, Taint
 from modelplane_dagster.kube.quantity import QuantityError, parse_quantity
+from modelplane_dagster.placement.workloads import DEPLOYMENT_LABEL, NAMESPACE_LABEL, REPLICA_LABEL
 
 RELEASE_NAME = "meta.helm.sh/release-name"
 MIRROR = "kubernetes.io/config.mirror"
+POD_SECURITY = "pod-security.kubernetes.io/enforce"
+EMPTY_TAKEN: Mapping[tuple[str, str, str, str], str] = MappingProxyType({})
 NOT_READ = Unknown("it wasn't read")
 
 
@@ -126,7 +129,9 @@ class LiveWorkload:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivePod:
     """`node` is empty before it is scheduled; `owner` is the uid of what made it and `owner_kind` its kind, both
-    empty for a bare pod; `mirror` marks a static pod of the kubelet; `cpu` is the CPUs it requests."""
+    empty for a bare pod; `mirror` marks a static pod of the kubelet; `cpu` is the CPUs it requests. `replica` is the
+    deployment's replica that it belongs to (namespace, name, ordinal), None for pods that are no engine's; `waits` is the
+    scheduler's sentence on why no node takes it, empty where it has one."""
 
     namespace: str
     name: str
@@ -139,6 +144,8 @@ class LivePod:
     claims: tuple[str, ...] = ()
     cpu: float = 0.0
     mirror: bool = False
+    replica: tuple[str, str, str] | None = None
+    waits: str = ""
 
     @property
     def over(self) -> bool:
@@ -165,17 +172,28 @@ class LivePod:
             claims=claims,
             cpu=cpu_requests(spec),
             mirror=MIRROR in (meta.get("annotations") or {}),
+            replica=_replica(meta.get("labels") or {}),
+            waits=next(
+                (
+                    str(c.get("message") or c.get("reason") or "")
+                    for c in status.get("conditions") or ()
+                    if c.get("type") == "PodScheduled" and c.get("status") == "False"
+                ),
+                "",
+            ),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LiveClaim:
-    """A ResourceClaim. `devices` holds (driver, slice pool, device) of its allocation; empty while unallocated."""
+    """A ResourceClaim. `devices` holds (driver, slice pool, device) of its allocation; empty while unallocated. `taken` is
+    what it takes of them, by device and capacity, in quantities as written: only of devices that several claims share."""
 
     namespace: str
     name: str
     devices: tuple[tuple[str, str, str], ...] = ()
     reserved_for: tuple[str, ...] = ()
+    taken: Mapping[tuple[str, str, str, str], str] = field(default_factory=lambda: EMPTY_TAKEN)
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> LiveClaim:
@@ -186,24 +204,32 @@ class LiveClaim:
             str(meta["name"]),
             tuple((str(r["driver"]), str(r["pool"]), str(r["device"])) for r in results),
             tuple(str(r.get("name") or "") for r in status.get("reservedFor") or ()),
+            {
+                (str(r["driver"]), str(r["pool"]), str(r["device"]), str(capacity)): str(amount)
+                for r in results
+                for capacity, amount in (r.get("consumedCapacity") or {}).items()
+            },
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LiveDeviceClass:
-    """`release` is the Helm release that owns it, empty for none."""
+    """`release` is the Helm release that owns it, empty for none. `selectors` are its CEL expressions, of which a device
+    must fulfil every one; empty where the class takes any device."""
 
     name: str
     release: str = ""
     extended_resource: str = ""
+    selectors: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> LiveDeviceClass:
-        meta = raw["metadata"]
+        meta, spec = raw["metadata"], raw.get("spec") or {}
         return cls(
             str(meta["name"]),
             str((meta.get("annotations") or {}).get(RELEASE_NAME) or ""),
-            str((raw.get("spec") or {}).get("extendedResourceName") or ""),
+            str(spec.get("extendedResourceName") or ""),
+            tuple(str(s["cel"]["expression"]) for s in spec.get("selectors") or () if s.get("cel")),
         )
 
 
@@ -228,6 +254,19 @@ class LiveQuota:
         return cls(str(meta.get("namespace") or ""), str(meta["name"]), tuple(sorted(classes)))
 
 
+@dataclass(frozen=True, slots=True)
+class LiveNamespace:
+    """`enforces` is the pod security level that it enforces, empty for the cluster's default."""
+
+    name: str
+    enforces: str = ""
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> LiveNamespace:
+        meta = raw["metadata"]
+        return cls(str(meta["name"]), str((meta.get("labels") or {}).get(POD_SECURITY) or ""))
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveCluster:
     """One reading of a cluster. `taken_at` is in seconds since the epoch; ages of nodes count from it. Without slots,
@@ -241,8 +280,7 @@ class LiveCluster:
     claims: Maybe[tuple[LiveClaim, ...]] = NOT_READ
     device_classes: Maybe[tuple[LiveDeviceClass, ...]] = NOT_READ
     quotas: Maybe[tuple[LiveQuota, ...]] = NOT_READ
-    namespaces: Maybe[frozenset[str]] = NOT_READ
-    crds: Maybe[frozenset[str]] = NOT_READ
+    namespaces: Maybe[tuple[LiveNamespace, ...]] = NOT_READ
 
     @cached_property
     def ledger(self) -> Maybe[Ledger]:
@@ -296,6 +334,12 @@ def _host_ports(pod: Mapping[str, Any], *, host_network: bool) -> tuple[int, ...
         for p in c.get("ports") or ()
     )
     return tuple(sorted({p for p in ports if p}))
+
+
+def _replica(labels: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    if DEPLOYMENT_LABEL not in labels:
+        return None
+    return str(labels.get(NAMESPACE_LABEL, "")), str(labels[DEPLOYMENT_LABEL]), str(labels.get(REPLICA_LABEL, "0"))
 
 
 def _seconds(timestamp: str | None) -> float:

@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from modelplane_dagster.audit.cpu_claims import cpu_claim_findings
+from modelplane_dagster.audit.device_classes import device_class_findings
 from modelplane_dagster.audit.disagreement import Difference, differences
 from modelplane_dagster.audit.expect import SYSTEM, Expectation, expectation
 from modelplane_dagster.audit.judged import (
@@ -28,6 +30,7 @@ from modelplane_dagster.audit.live import LiveCluster, LivePod, LiveWorkload
 from modelplane_dagster.audit.live_tolerations import toleration_findings
 from modelplane_dagster.audit.ownership import Matched, Ownership, ownership
 from modelplane_dagster.audit.plan_audit import PlacementRow
+from modelplane_dagster.audit.second_drivers import known_placements, second_drivers
 from modelplane_dagster.audit.tolerations import allows, kept_pool, listed
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import JoinedComponent
@@ -102,6 +105,9 @@ def audit_live(
         *_reach(scene, disagreements),
         *leftovers(view, whose, scene.groups, disagreements=disagreements),
         *toleration_findings(view, whose, scene.groups, disagreements=disagreements, orphan_pools=orphan_pools),
+        *second_drivers(view, whose, scene.groups),
+        *device_class_findings(view, parts, whose, live, grace=grace),
+        *cpu_claim_findings(view, live),
     )
     return LiveAudit(_rows(scene), found)
 
@@ -110,6 +116,7 @@ def _groups(nodes: tuple[NodeFacts, ...], whose: Ownership) -> tuple[Group, ...]
     placements = [m.instance.placement for m in whose.matched]
     placements += [m.live.placement for m in whose.matched if m.live]
     placements += [u.live.placement for u in whose.undeclared]
+    placements += known_placements(whose)
     if any(by_name(p) for p in placements):
         return tuple(Group(n, (n.name,)) for n in nodes)
     reaches = [m.instance.workload.reach for m in whose.matched]

@@ -9,7 +9,15 @@ from itertools import combinations
 from modelplane_dagster.audit.conflicts import SYSTEM_PRIORITIES
 from modelplane_dagster.audit.expect import place_name
 from modelplane_dagster.audit.judged import GRACE, groups, judged_nodes, read_failures
-from modelplane_dagster.audit.live import LiveCluster, LiveNode, LiveQuota, LiveWorkload, cpus
+from modelplane_dagster.audit.live import (
+    POD_SECURITY,
+    LiveCluster,
+    LiveNamespace,
+    LiveNode,
+    LiveQuota,
+    LiveWorkload,
+    cpus,
+)
 from modelplane_dagster.audit.ownership import Ownership, ownership
 from modelplane_dagster.audit.slices import Ledger
 from modelplane_dagster.audit.tolerations import allows, listed, pool_names
@@ -43,6 +51,9 @@ def audit_conflicts(
         whose = ownership(parts, live.workloads.value)
         found += second_nfd(view, parts, whose, live.workloads.value)
         found += second_amd_operator(view, parts, whose)
+        found += _other_release(view, whose)
+        if isinstance(live.namespaces, Known):
+            found += _pod_security(view, whose, live.namespaces.value)
         if isinstance(live.nodes, Known):
             nodes = live.nodes.value
             found += _ports(view, whose, live.workloads.value, nodes=nodes, now=live.taken_at, grace=grace)
@@ -51,9 +62,6 @@ def audit_conflicts(
     if isinstance(live.nodes, Known) and isinstance(live.ledger, Known):
         workloads = live.workloads.value if isinstance(live.workloads, Known) else ()
         found += double_ledger(view, parts, live.nodes.value, live.ledger.value, workloads=workloads)
-    if isinstance(live.device_classes, Known):
-        releases = {c.name: c.release for c in live.device_classes.value}
-        found += _device_classes(view, parts, releases)
     return ordered(found)
 
 
@@ -131,6 +139,40 @@ def double_ledger(
         )
 
 
+def _other_release(view: ClusterView, whose: Ownership) -> Iterator[Finding]:
+    """A chart of ours that somebody installed by another release: Helm refuses ours."""
+    taken: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for match in whose.matched:
+        live, release = match.live, match.instance.component.release
+        if live is not None and release and live.release not in ("", release):
+            taken[match.instance.component.key, live.release].append(f"{live.kind} {live.name}")
+    for (key, other), names in sorted(taken.items()):
+        yield finding(
+            "SecondOwner",
+            f"component/{view.name}/{key}",
+            f"{listed(sorted(names))} belongs to the release {other}, and {key} brings it as well.",
+            fix=f"helm uninstall {other}",
+        )
+
+
+def _pod_security(view: ClusterView, whose: Ownership, namespaces: Iterable[LiveNamespace]) -> Iterator[Finding]:
+    """Node plugins mount host paths, which every level but `privileged` refuses: the DaemonSet stands without a pod."""
+    strict = {n.name: n.enforces for n in namespaces if n.enforces not in ("", "privileged")}
+    refused: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for match in whose.matched:
+        live = match.live
+        if live is not None and match.instance.workload.reach is not None and live.namespace in strict:
+            refused[match.instance.component.key, live.namespace].append(live.name)
+    for (key, namespace), names in sorted(refused.items()):
+        yield finding(
+            "PodSecurityRefuses",
+            f"component/{view.name}/{key}",
+            f"Namespace {namespace} enforces the pod security level {strict[namespace]}, which refuses the pods of "
+            f"{listed(sorted(names))}: they mount paths of the host.",
+            fix=f"kubectl label namespace {namespace} {POD_SECURITY}=privileged --overwrite",
+        )
+
+
 def _plugin_on(node: NodeFacts, driver: str, plugins: Iterable[LiveWorkload]) -> str:
     """What hands out the driver's devices on the node as an extended resource, as a clause; empty for nothing."""
     for resource, amount in node.allocatable.items():
@@ -138,22 +180,6 @@ def _plugin_on(node: NodeFacts, driver: str, plugins: Iterable[LiveWorkload]) ->
             return f"a device plugin offers {resource}"
     there = next((w for w in plugins if _on(w, node)), None)
     return f"the device plugin {there.name} in {there.namespace} runs" if there is not None else ""
-
-
-def _device_classes(
-    view: ClusterView, joined: tuple[JoinedComponent, ...], releases: Mapping[str, str]
-) -> Iterator[Finding]:
-    for part in joined:
-        if not part.install or not part.component.release:
-            continue
-        for name in part.component.device_classes:
-            owner = releases.get(name)
-            if owner and owner != part.component.release:
-                yield finding(
-                    "SecondOwner",
-                    f"component/{view.name}/{part.key}",
-                    f"DeviceClass {name} belongs to the release {owner}, and {part.key} brings it as well.",
-                )
 
 
 def _ports(
@@ -166,25 +192,31 @@ def _ports(
     grace: float,
 ) -> Iterator[Finding]:
     ours = {m.live.uid: m.instance.component.key for m in whose.matched if m.live}
-    hosts = [w for w in workloads if w.kind == "DaemonSet" and w.host_ports]
+    # Not every chart declares what it listens on: then its declaration here is all there is.
+    declared = {m.live.uid: m.instance.workload.host_ports for m in whose.matched if m.live}
+    ports = {
+        w.uid: frozenset(w.host_ports) | frozenset(declared.get(w.uid, ())) for w in workloads if w.kind == "DaemonSet"
+    }
+    hosts = [w for w in workloads if ports.get(w.uid)]
     pairs = [
         (one, other, shared)
         for one, other in combinations(hosts, 2)
-        if (one.uid in ours or other.uid in ours) and (shared := sorted(set(one.host_ports) & set(other.host_ports)))
+        if (one.uid in ours or other.uid in ours) and (shared := sorted(ports[one.uid] & ports[other.uid]))
     ]
     if not pairs:
         return
     templates = [w.placement for w in hosts if not by_name(w.placement)]
     found = groups(judged_nodes(nodes, now=now, grace=grace), templates)
     for one, other, shared in pairs:
-        places = sorted({g.place for g in found if all(_on(w, g.node) for w in (one, other))})
-        if places:
+        both = [g for g in found if all(_on(w, g.node) for w in (one, other))]
+        if both:
+            places, names = sorted({g.place for g in both}), sorted(n for g in both for n in g.names)
             mine = ours.get(one.uid) or ours[other.uid]
             yield finding(
                 "PortClash",
                 f"component/{view.name}/{mine}",
                 f"{one.name} in {one.namespace} and {other.name} in {other.namespace} both listen on host port "
-                f"{listed([str(p) for p in shared])} of the nodes of {listed(places)}.",
+                f"{listed([str(p) for p in shared])} of {listed(names)} of {listed(places)}.",
             )
 
 

@@ -99,7 +99,12 @@ def _whose(parts: tuple[JoinedComponent, ...], workload: LiveWorkload) -> Undecl
 def _made_from(component: Component, workload: LiveWorkload) -> str | None:
     """The custom resource that an operator made it from, as kind and name; empty where its operator made it under a
     name that no declaration has; None where the component's operator didn't make it."""
-    kinds = {w.resource.kind for w in component.workloads if w.resource is not None}
+    # An operator makes its daemons in its own namespace; one of the same kind elsewhere belongs to somebody else's.
+    kinds = {
+        w.resource.kind
+        for w in component.workloads
+        if w.resource is not None and workload.namespace == (w.namespace or component.namespace)
+    }
     owner = next((o for o in workload.owners if o.kind in kinds), None)
     if owner is None:
         return None

@@ -98,13 +98,20 @@ class Selector:
     def __repr__(self) -> str:
         return f"Selector({self.text!r})"
 
+    @property
+    def by_driver_alone(self) -> bool:
+        """It reads nothing but the driver, so that it says the same of each of a driver's devices."""
+        return not self._fields
+
     def matches(self, device: DeviceFacts) -> bool:
         """Raises SelectorEvaluationError."""
-        result = self._results.get(device.shape)
+        # Without another field the driver decides alone, and writing out a device's shape costs more than judging it.
+        key = device.driver if self.by_driver_alone else device.shape
+        result = self._results.get(key)
         if result is None:
             if len(self._results) >= _CACHED_RESULTS:
                 self._results.clear()
-            result = self._results[device.shape] = self._judge(device)
+            result = self._results[key] = self._judge(device)
         if isinstance(result, str):
             raise SelectorEvaluationError(f"the selector {self.text!r} fails on device {device.name or '?'}: {result}")
         return result

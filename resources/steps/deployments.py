@@ -20,6 +20,7 @@ from modelplane_dagster.placement.workloads import (
     ReplicaObjects,
     endpoint,
     replica_variants,
+    short_name,
 )
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from resources.session import Session
 
 _KINDS = {"Deployment": "apps/v1", "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1"}
+_KEPT = 60.0  # seconds for which a reading is good enough to say why something waits
 _RETIRED_KINDS = (
     ("apps/v1", "Deployment"),
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
@@ -115,9 +117,20 @@ def _replica(
     row |= {"ready": ready, "pods": wanted}
     if ready < wanted:
         why = f"{ready} of {wanted} engine pods of {name} are ready on {replica.cluster}"
+        if waits := _waits(session, replica.cluster, key):
+            why = f"{why}; one waits: {waits}"
         told = finding("NotServing", subject, why)
         return pending(subject, why, findings=(told,), changed=changed), row
     return StepResult(subject, "ready", f"serves on {replica.cluster}", changed=changed), row
+
+
+def _waits(session: Session, cluster: str, key: tuple[str, str, int]) -> str:
+    """Why a pod of the replica had no node when the run last read the cluster; empty where all had one."""
+    namespace, name, ordinal = key
+    live = session.recent(cluster, age=_KEPT).live
+    replica = (namespace, short_name(name, limit=63), str(ordinal))
+    found = live.pods.value if live is not None and isinstance(live.pods, Known) else ()
+    return next((p.waits for p in found if p.replica == replica and p.waits and not p.terminating), "")
 
 
 def _row(replica: ReplicaPlacement, key: tuple[str, str, int]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import pytest
 from modelplane_dagster.audit.live import (
     LiveClaim,
     LiveDeviceClass,
+    LiveNamespace,
     LiveNode,
     LivePod,
     LiveQuota,
@@ -137,6 +138,44 @@ def test_pods():
     )
     bare = LivePod.parse({"metadata": {"name": "p"}, "spec": {}})
     assert (bare.node, bare.phase, bare.ready, bare.owner) == ("", "Pending", False, "")
+
+
+def test_an_engine_pod_that_no_node_takes():
+    labels = {
+        "modelplane.ai/deployment-namespace": "ml",
+        "modelplane.ai/deployment": "qwen",
+        "modelplane.ai/replica": "1",
+    }
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
+    pod = LivePod.parse({"metadata": {"name": "p", "labels": labels}, "spec": {}, "status": {"conditions": [told]}})
+    assert (pod.replica, pod.waits) == (("ml", "qwen", "1"), "0/3 nodes are available")
+    placed = {"type": "PodScheduled", "status": "True"}
+    pod = LivePod.parse({"metadata": {"name": "p"}, "spec": {}, "status": {"conditions": [placed]}})
+    assert (pod.replica, pod.waits) == (None, "")
+
+
+def test_what_a_claim_takes_of_a_shared_device_and_a_class_selects():
+    shared = {
+        "request": "r",
+        "driver": "dra.cpu",
+        "pool": "n",
+        "device": "cpudevnuma000",
+        "shareID": "s",
+        "consumedCapacity": {"dra.cpu/cpu": "6"},
+    }
+    claim = {
+        "metadata": {"name": "c", "namespace": "ns"},
+        "status": {"allocation": {"devices": {"results": [shared]}}},
+    }
+    assert LiveClaim.parse(claim).taken == {("dra.cpu", "n", "cpudevnuma000", "dra.cpu/cpu"): "6"}
+    selects = {"selectors": [{"cel": {"expression": "true"}}, {}]}
+    assert LiveDeviceClass.parse({"metadata": {"name": "x"}, "spec": selects}).selectors == ("true",)
+
+
+def test_the_level_that_a_namespace_enforces():
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    assert LiveNamespace.parse({"metadata": {"name": "n", "labels": labels}}) == LiveNamespace("n", "baseline")
+    assert LiveNamespace.parse({"metadata": {"name": "n"}}) == LiveNamespace("n")
 
 
 def test_claims_classes_and_quotas():

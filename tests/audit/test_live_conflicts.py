@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from modelplane_dagster.audit.existing import audit_existing
-from modelplane_dagster.audit.live import LiveDeviceClass, LiveQuota
+from modelplane_dagster.audit.live import LiveNamespace, LiveQuota
 from modelplane_dagster.audit.live_conflicts import audit_conflicts
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.kube.objects import Taint
@@ -144,21 +144,6 @@ def test_a_device_plugin_where_no_slice_is_is_no_double_ledger():
 
 
 @pytest.mark.parametrize(
-    ("classes", "expected"),
-    [
-        ((LiveDeviceClass("gpu.nvidia.com", "mp-dra-driver-nvidia-gpu"), LiveDeviceClass("gpu.nvidia.com.x", "y")), []),
-        ((LiveDeviceClass("gpu.nvidia.com"),), []),
-        (
-            (LiveDeviceClass("gpu.nvidia.com", "gpu-operator"),),
-            [("SecondOwner", "component/c/nvidia-dra-driver-gpu")],
-        ),
-    ],
-)
-def test_device_classes_have_one_owner(classes, expected):
-    assert conflicts(device_classes=Known(classes)) == expected
-
-
-@pytest.mark.parametrize(
     ("source", "quotas", "expected"),
     [
         ("EKS", (), []),
@@ -171,11 +156,62 @@ def test_live_quotas(source, quotas, expected):
     assert conflicts(cluster=replace(CLUSTER, source=source), quotas=Known(quotas)) == expected
 
 
+@pytest.mark.parametrize(
+    ("enforces", "expected"),
+    [
+        ("", []),
+        ("privileged", []),
+        ("baseline", [("PodSecurityRefuses", "component/c/dra-driver-cpu")]),
+        ("restricted", [("PodSecurityRefuses", "component/c/dra-driver-cpu")]),
+    ],
+)
+def test_the_pod_security_of_a_plugins_namespace(enforces, expected):
+    there = (LiveNamespace("dra-driver-cpu", enforces), LiveNamespace("other", "restricted"))
+    assert conflicts(namespaces=Known(there)) == expected
+
+
+def test_the_command_that_lets_the_pods_in():
+    reading = live(NODES, WORKLOADS, slices=SLICES, namespaces=Known((LiveNamespace("monitoring", "baseline"),)))
+    (found,) = audit_conflicts(CLUSTER, PARTS, reading)
+    assert (found.message, found.fix) == (
+        (
+            "Namespace monitoring enforces the pod security level baseline, which refuses the pods of node-exporter: they "
+            "mount paths of the host."
+        ),
+        "kubectl label namespace monitoring pod-security.kubernetes.io/enforce=privileged --overwrite",
+    )
+
+
+def test_a_port_that_only_the_declaration_tells():
+    silent = [replace(w, host_ports=()) if w.name == "mp-dra-driver-cpu" else w for w in WORKLOADS]
+    other = foreign("agent", template(tolerations=exists("modelplane.ai/cpu")), host_network=True, host_ports=(8080,))
+    (found,) = audit_conflicts(CLUSTER, PARTS, live(NODES, [*silent, other], slices=SLICES))
+    assert (found.code, found.message) == (
+        "PortClash",
+        ("mp-dra-driver-cpu in dra-driver-cpu and agent in other both listen on host port 8080 of cpu-1 of cpu."),
+    )
+
+
+def test_a_chart_that_another_release_brought():
+    theirs = [
+        replace(w, annotations={"meta.helm.sh/release-name": "nvidia"}) if w.name == "kubelet-plugin" else w
+        for w in WORKLOADS
+    ]
+    (found,) = audit_conflicts(CLUSTER, PARTS, live(NODES, theirs, slices=SLICES))
+    assert (found.code, found.subject, found.message, found.fix) == (
+        "SecondOwner",
+        "component/c/nvidia-dra-driver-gpu",
+        "DaemonSet kubelet-plugin belongs to the release nvidia, and nvidia-dra-driver-gpu brings it as well.",
+        "helm uninstall nvidia",
+    )
+
+
 def test_a_part_that_couldn_t_be_read_silences_its_rules_alone():
     found = conflicts(
         foreign("nfd-worker"),
         nodes=(node("nv-1", NV, allocatable={"nvidia.com/gpu": "8"}),),
         device_classes=Unknown("forbidden"),
+        namespaces=Unknown("forbidden"),
     )
     assert found == [
         ("DevicePluginBesideDra", "pool/c/nv"),

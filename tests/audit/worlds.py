@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from modelplane_dagster.audit.instances import instances
-from modelplane_dagster.audit.live import LiveCluster, LiveNode, LivePod, LiveWorkload, Owner
+from modelplane_dagster.audit.live import LiveCluster, LiveDeviceClass, LiveNode, LivePod, LiveWorkload, Owner
 from modelplane_dagster.audit.slices import LiveSlice
 from modelplane_dagster.cluster import ClusterView, PoolView, Role
 from modelplane_dagster.components.types import (
@@ -215,6 +215,12 @@ EXPORTER = Component(
     values=lambda _: {"tolerations": exists("nvidia.com/gpu", "amd.com/gpu", "modelplane.ai/cpu")},
 )
 
+CLASSES = (
+    LiveDeviceClass("dra.cpu", "mp-dra-driver-cpu"),
+    LiveDeviceClass("gpu.amd.com", "mp-gpu-operator-charts"),
+    LiveDeviceClass("gpu.nvidia.com", "mp-dra-driver-nvidia-gpu"),
+)
+
 STACK = (EXPORTER, NFD, NV_DRIVER, AMD_OPERATOR, CPU_DRIVER)
 
 
@@ -317,7 +323,14 @@ def gpus(count, **more):
 
 
 def cpu_groups(count, each):
-    return [{"name": f"cpudevnuma00{i}", "capacity": {"dra.cpu/cpu": {"value": str(each)}}} for i in range(count)]
+    return [
+        {
+            "name": f"cpudevnuma00{i}",
+            "allowMultipleAllocations": True,
+            "capacity": {"dra.cpu/cpu": {"value": str(each)}},
+        }
+        for i in range(count)
+    ]
 
 
 def published(nodes, pools):
@@ -341,7 +354,7 @@ def live(nodes, workloads=(), pods=None, slices=(), **more):
             "workloads": Known(tuple(workloads)),
             "pods": Known(tuple(pods)),
             "slices": Known(tuple(slices)),
-            "device_classes": Known(()),
+            "device_classes": Known(CLASSES),
             "quotas": Known(()),
             **more,
         },

@@ -157,6 +157,7 @@ def site(folder: Path, *, seed: str = EMPTY_SEED, kind: LabKind = "embedded") ->
         "MODELPLANE_HOME": str(home),
         "MODELPLANE_FLEET": str(fleet),
         "MODELPLANE_TARGET": "lab",
+        "MODELPLANE_LAB": kind,
         "MODELPLANE_GRACE": "1",
         "MODELPLANE_LAB_SEED": str(folder / "seed.yaml"),
         "DAGSTER_HOME": str(home / "dagster"),

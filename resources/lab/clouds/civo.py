@@ -7,14 +7,16 @@ replaces both sets, a pool's size can't change, a network with instances can't g
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from resources.lab.clouds.kubeconfigs import kubeconfig_text
-from resources.lab.clouds.state import CloudState, Fault, SimCluster, SimPool
+from resources.lab.clouds.state import CloudState, Fault, SimCluster, SimNode, SimPool, plain_dress
 from resources.lab.clouds.wire import Call, Reply, Wire
 
 ACCOUNT = "lab-civo-account"
 REGIONS = ("LON1", "FRA1", "NYC1", "PHX1")
+NODE_POOL = "kubernetes.civo.com/node-pool"
 # version: (type, is the default).
 VERSIONS: Mapping[str, tuple[str, bool]] = {
     "1.36.1-k3s1": ("development", False),
@@ -50,6 +52,12 @@ class _Refused(Exception):
     def __init__(self, status: int, code: str, reason: str) -> None:
         super().__init__(reason)
         self.reply = Reply(status, {"result": "failed", "code": code, "reason": reason, "details": ""})
+
+
+def dress(cluster: SimCluster, pool: SimPool, index: int) -> SimNode:
+    """A node with its pool's name as the cloud labels it."""
+    node = plain_dress(cluster, pool, index)
+    return replace(node, labels={**node.labels, NODE_POOL: pool.name})
 
 
 class CivoSim(Wire):
@@ -287,7 +295,7 @@ def _show_pool(pool: SimPool) -> dict[str, Any]:
         "id": pool.name,
         "count": pool.joined,
         "size": pool.machine,
-        "labels": {**pool.labels, "kubernetes.civo.com/node-pool": pool.name},
+        "labels": {**pool.labels, NODE_POOL: pool.name},
         "taints": pool.taints,
         "instances": [
             {"id": f"{pool.id}-{i}", "hostname": f"{pool.name}-{i}", "size": pool.machine, "status": "ACTIVE"}

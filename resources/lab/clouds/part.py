@@ -15,7 +15,7 @@ from starlette.routing import Mount
 
 from resources.lab.clouds import aks, civo, eks, gke, vultr
 from resources.lab.clouds.nebius import NebiusSim
-from resources.lab.clouds.state import CloudState, Delays, Endpoint, Fault, Hooks, Traits, plain_dress
+from resources.lab.clouds.state import CloudState, Delays, Endpoint, Fault, Hooks, Traits
 
 if TYPE_CHECKING:
     from resources.lab.daemon import Lab
@@ -25,8 +25,8 @@ _HTTP: Mapping[str, tuple[Callable[[CloudState], Any], Any, Traits | None]] = {
     "EKS": (eks.EksSim, eks.dress, None),
     "GKE": (gke.GkeSim, gke.dress, gke.TRAITS),
     "AKS": (aks.AksSim, aks.dress, None),
-    "Vultr": (vultr.VultrSim, plain_dress, None),
-    "Civo": (civo.CivoSim, plain_dress, None),
+    "Vultr": (vultr.VultrSim, vultr.dress, None),
+    "Civo": (civo.CivoSim, civo.dress, None),
 }
 # What admission refuses on each cloud's clusters, as the real ones do.
 _SWITCHES: Mapping[str, dict[str, bool]] = {

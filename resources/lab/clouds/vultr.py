@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from resources.lab.clouds.kubeconfigs import kubeconfig_text
-from resources.lab.clouds.state import CloudState, Fault, SimCluster, SimPool
+from resources.lab.clouds.state import CloudState, Fault, SimCluster, SimNode, SimPool, plain_dress
 from resources.lab.clouds.wire import Call, Reply, Wire
 
 ACCOUNT = "lab@vultr.invalid"
 VERSIONS = ("v1.34.2+1", "v1.36.1+3", "v1.36.2+1", "v1.35.4+2")
 REGIONS = ("ewr", "fra", "ord", "sgp")
+NODE_POOL = "vke.vultr.com/node-pool"
 _PAGE = 100
 _PHASES = {
     "creating": "pending",
@@ -39,6 +41,12 @@ PLANS: Mapping[str, tuple[int, int, str, int]] = {
 }
 _CLUSTER = r"/v2/kubernetes/clusters/(?P<cluster>[^/]+)"
 _POOL = _CLUSTER + r"/node-pools/(?P<pool>[^/]+)"
+
+
+def dress(cluster: SimCluster, pool: SimPool, index: int) -> SimNode:
+    """A node with its pool's name as the cloud labels it."""
+    node = plain_dress(cluster, pool, index)
+    return replace(node, labels={**node.labels, NODE_POOL: pool.body.get("label", pool.name)})
 
 
 def _error(status: int, text: str) -> Reply:
