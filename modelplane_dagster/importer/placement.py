@@ -50,7 +50,7 @@ def placement_paths(component: Component) -> tuple[str, ...]:
 def controller_paths(component: Component) -> Iterator[tuple[str, DeclaredWorkload]]:
     """The paths of tolerations that none but controllers and hooks take, with the first of them."""
     daemons = {values_path(w, w.tolerations.path) for w in component.workloads if w.reach and w.tolerations.path}
-    seen = set()
+    seen: set[str] = set()
     for workload in component.workloads:
         path = values_path(workload, workload.tolerations.path) if workload.tolerations.path else ""
         if path and path not in daemons | seen and workload.reach is None:
