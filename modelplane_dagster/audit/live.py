@@ -175,7 +175,6 @@ class LiveClaim:
     namespace: str
     name: str
     devices: tuple[tuple[str, str, str], ...] = ()
-    reserved_for: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> LiveClaim:
@@ -185,7 +184,6 @@ class LiveClaim:
             str(meta.get("namespace") or ""),
             str(meta["name"]),
             tuple((str(r["driver"]), str(r["pool"]), str(r["device"])) for r in results),
-            tuple(str(r.get("name") or "") for r in status.get("reservedFor") or ()),
         )
 
 
@@ -195,7 +193,6 @@ class LiveDeviceClass:
 
     name: str
     release: str = ""
-    extended_resource: str = ""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> LiveDeviceClass:
@@ -203,7 +200,6 @@ class LiveDeviceClass:
         return cls(
             str(meta["name"]),
             str((meta.get("annotations") or {}).get(RELEASE_NAME) or ""),
-            str((raw.get("spec") or {}).get("extendedResourceName") or ""),
         )
 
 
