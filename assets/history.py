@@ -70,6 +70,7 @@ def _one_transaction(instance: dg.DagsterInstance) -> Iterator[None]:
         return
     opened: dict[str, Connection] = {}
     with ExitStack() as stack:
+
         @contextmanager
         def kept(shard: str) -> Iterator[Connection]:
             if shard not in opened:
