@@ -118,11 +118,12 @@ def _wants(seen: Seen) -> bool:
 
 
 def _model_wants(seen: Seen) -> bool:
-    """A deployment's own run, once pools that it was placed on are ready."""
+    """A deployment's own run, once pools that it was placed on are ready; what is drained waits for none."""
     state = seen.body["state"]
     if state == "serving":
         return seen.lagging
-    return state in ("differs", "waiting") and bool(seen.body["ready_pools"])
+    drains = bool(seen.body.get("drains"))
+    return state in ("differs", "waiting") and (drains or bool(seen.body["ready_pools"]))
 
 
 def _clusters_run(names: list[str], known: Targets) -> dg.RunRequest:

@@ -21,6 +21,8 @@ ModelState = Literal["serving", "differs", "waiting", "unplaced", "refused"]
 
 def model_state(plan: FleetPlan, placement: Placement) -> tuple[ModelState, str]:
     """`serving`, `differs` (something would be applied or retired), `waiting`, `unplaced` or `refused`, with a sentence."""
+    if placement.drains:
+        return "differs", f"the taints of {', '.join(placement.drains)} drain the replicas there"
     if placement.verdict != "placed":
         why = placement.findings[0].message if placement.findings else placement.verdict
         return ("refused" if placement.verdict == "refused" else "unplaced"), why
@@ -73,7 +75,8 @@ def _stale(plan: FleetPlan, placement: Placement, live: Mapping[str, list[Observ
 
 
 def ready_pools(placement: Placement, summaries: Mapping[str, ClusterSummary]) -> set[str]:
-    """`cluster/pool` of every pool that a replica was placed on and that is ready, or wakes for its pods."""
+    """`cluster/pool` of every pool that a replica was placed on and that is ready, or wakes for its pods. Empty where none
+    is, and then there is nothing that a run could place."""
     found = set()
     for replica in placement.replicas:
         summary = summaries.get(replica.cluster)

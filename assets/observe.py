@@ -122,7 +122,8 @@ def _models(look: _Look, plan: FleetPlan, summaries: dict[str, ClusterSummary]) 
     for placement in plan.placements:
         key = model_key(placement.namespace, placement.name)
         state, why = model_state(plan, placement)
-        body = {"state": state, "why": why, "ready_pools": sorted(ready_pools(placement, summaries))}
+        pools = sorted(ready_pools(placement, summaries))
+        body = {"state": state, "why": why, "ready_pools": pools, "drains": list(placement.drains)}
         before = look.before(key)
         fingerprint = digest(body)
         news = look.is_news(key, before, fingerprint)

@@ -239,8 +239,11 @@ class Passes:
         return key if key in self.keys else cluster_key(name, "serving_base")
 
     def _pools_ready(self, look: Look, model: tuple[str, str]) -> bool:
-        """One placed replica whose pools are ready is enough to ask; without a placement there is nothing to ask."""
+        """One placed replica whose pools are ready is enough to ask; without a placement there is nothing to ask, but to
+        drain."""
         placement = next(p for p in look.plan.placements if (p.namespace, p.name) == model)
+        if placement.drains:
+            return True
         for replica in placement.replicas:
             summary = look.clusters.get(replica.cluster)
             health = {h.pool: h.state for h in summary.health} if summary else {}

@@ -146,15 +146,19 @@ def _held(plan: ClusterPlan, observed: ObservedCluster | None) -> list[HeldRepli
 def _deployment_action(placement: Placement, observed: Observed | None) -> Action:
     """What is placed is made, also where not every replica is."""
     subject = f"deployment/{placement.namespace}/{placement.name}"
-    if not placement.replicas:
+    drained = f"drained from {', '.join(placement.drains)} by the cluster's taints" if placement.drains else ""
+    if not placement.replicas and not drained:
         first = placement.findings[0].message if placement.findings else placement.verdict
         return Action("none", subject, first)
     wanted = Counter(r.cluster for r in placement.replicas)
     if observed is None:
         return Action("create", subject, f"on {_names(wanted)}; nothing was observed")
     missing = wanted - _there(placement, observed)
+    made = f"on {_names(missing)}" if missing else ""
+    if drained:
+        return Action("update", subject, "; ".join(t for t in (drained, made and f"made {made}") if t))
     if missing:
-        return Action("create", subject, f"on {_names(missing)}")
+        return Action("create", subject, made)
     return Action("none", subject, f"runs on {_names(wanted)}")
 
 

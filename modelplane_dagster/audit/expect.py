@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from modelplane_dagster.cluster import ClusterView, PoolView
-from modelplane_dagster.components.types import Component, DeclaredWorkload, JoinedComponent
+from modelplane_dagster.components.types import Component, DeclaredWorkload
 from modelplane_dagster.kube.objects import NodeFacts
 
 SYSTEM = "system"
@@ -69,9 +68,3 @@ def expectation(view: ClusterView, component: Component, workload: DeclaredWorkl
         everywhere,
         everywhere or workload.reach.kind == "at least",
     )
-
-
-def expectations(view: ClusterView, joined: Iterable[JoinedComponent]) -> tuple[Expectation, ...]:
-    """Those of every installed component's node-level workloads."""
-    found = (expectation(view, j.component, w) for j in joined if j.install for w in j.component.workloads)
-    return tuple(e for e in found if e is not None)

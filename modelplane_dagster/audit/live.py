@@ -192,7 +192,6 @@ class LiveClaim:
     namespace: str
     name: str
     devices: tuple[tuple[str, str, str], ...] = ()
-    reserved_for: tuple[str, ...] = ()
     taken: Mapping[tuple[str, str, str, str], str] = field(default_factory=lambda: EMPTY_TAKEN)
 
     @classmethod
@@ -203,7 +202,6 @@ class LiveClaim:
             str(meta.get("namespace") or ""),
             str(meta["name"]),
             tuple((str(r["driver"]), str(r["pool"]), str(r["device"])) for r in results),
-            tuple(str(r.get("name") or "") for r in status.get("reservedFor") or ()),
             {
                 (str(r["driver"]), str(r["pool"]), str(r["device"]), str(capacity)): str(amount)
                 for r in results
@@ -219,7 +217,6 @@ class LiveDeviceClass:
 
     name: str
     release: str = ""
-    extended_resource: str = ""
     selectors: tuple[str, ...] = ()
 
     @classmethod
@@ -228,7 +225,6 @@ class LiveDeviceClass:
         return cls(
             str(meta["name"]),
             str((meta.get("annotations") or {}).get(RELEASE_NAME) or ""),
-            str(spec.get("extendedResourceName") or ""),
             tuple(str(s["cel"]["expression"]) for s in spec.get("selectors") or () if s.get("cel")),
         )
 

@@ -11,6 +11,7 @@ from modelplane_dagster.components.types import Component, Json
 from modelplane_dagster.drivers import NVIDIA
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.importer.hydrate import leaves, same, shown_value
+from modelplane_dagster.importer.placement import placement_paths, taken
 from modelplane_dagster.importer.tables import KEYS
 from modelplane_dagster.importer.types import ImportedComponent
 from modelplane_dagster.roles import pool_labels, pool_taints
@@ -57,10 +58,27 @@ def _differences(source: str, theirs: ImportedComponent, ours: Component) -> Ite
         if not same(seen, value):
             shown = "not set" if seen is MISSING else shown_value(seen)
             yield _differs(source, theirs.key, f"{path} is {shown} in the bundle and {shown_value(value)} in ours")
+    yield from _placed(source, theirs, ours)
     set_by_us = {path for view in _views(source) for path, _ in leaves(ours.values(view) if ours.values else {})}
     more = sorted(path for path, _ in leaves(theirs.values) if not _covered(path, set_by_us))
     if more:
         yield _differs(source, theirs.key, f"the bundle sets {len(more)} values that ours leaves: {', '.join(more)}")
+
+
+def _placed(source: str, theirs: ImportedComponent, ours: Component) -> Iterator[Finding]:
+    """What becomes of the pods' placement where the list is joined with a cluster's pools."""
+    for path, workload, keys in taken(theirs.values, ours):
+        yield _differs(
+            source,
+            theirs.key,
+            f"{path} tolerates {', '.join(keys)} in the bundle, and the joined list leaves it out: {workload.kind} "
+            f"{workload.name} needs one node, and no pool's",
+        )
+    views = _views(source)
+    given = [ours.values(view) if ours.values else {} for view in views]
+    follows = sorted(p for p in placement_paths(ours) if any(at(g, p) is not MISSING for g in given))
+    if follows:
+        yield _differs(source, theirs.key, f"in the joined list these follow the cluster's pools: {', '.join(follows)}")
 
 
 def _covered(path: str, paths: set[str]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import Component, Json, Pin, Values
 from modelplane_dagster.importer.hydrate import leaves
+from modelplane_dagster.importer.placement import placed
 from modelplane_dagster.importer.tables import KEPT, KEYS
 from modelplane_dagster.importer.types import Import, ImportedComponent
 
@@ -16,9 +17,9 @@ def components_from(imported: Import, shipped: tuple[Component, ...], *, checked
     """The shipped list with the imported components in the place of those of the same key, the new ones first.
     What the shipped list has of a recipe's components and the import hasn't is left out, Node Feature Discovery excepted.
 
-    A component takes chart, version, tags, dependencies, manifests and its constant values from the import; its release
-    and what it declares of its workloads from the shipped one of its key, and nothing where there is none. `checked` is
-    the day (ISO) of the import.
+    A component takes chart, version, tags, dependencies, manifests and its constant values from the import; its release,
+    what it declares of its workloads and where these go from the shipped one of its key, and nothing where there is none:
+    a bundle knows no pools. `checked` is the day (ISO) of the import.
     """
     ours = {c.key: c for c in shipped}
     made = {c.key: _component(c, ours.get(c.key), checked) for c in imported.components}
@@ -32,8 +33,8 @@ def _component(theirs: ImportedComponent, ours: Component | None, checked: str) 
     pin = Pin(theirs.chart, theirs.repository, theirs.version, checked, "the imported recipe") if theirs.chart else None
     known = {**{path: _shape(value) for path, value in leaves(theirs.values)}, **base.settings}
 
-    def values(_: ClusterView) -> Values:
-        return deepcopy(theirs.values)
+    def values(view: ClusterView) -> Values:
+        return placed(deepcopy(theirs.values), ours, view)
 
     def manifests(_: ClusterView) -> tuple[dict[str, Json], ...]:
         return deepcopy(theirs.manifests)

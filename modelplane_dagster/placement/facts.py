@@ -64,10 +64,12 @@ class ReplicaPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`placed`: every replica has its cluster. `unplaced`: some have none now. `refused`: it can't be placed as written."""
+    """`placed`: every replica has its cluster. `unplaced`: some have none now. `refused`: it can't be placed as written.
+    `drains` are the admitted clusters that hold replicas which their own taints drain, whether or not others are placed."""
 
     namespace: str
     name: str
     verdict: Literal["placed", "unplaced", "refused"]
     replicas: tuple[ReplicaPlacement, ...]
     findings: tuple[Finding, ...] = ()
+    drains: tuple[str, ...] = ()

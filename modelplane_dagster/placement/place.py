@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -166,7 +166,16 @@ class _Placer:
             own[best.view.name] += 1
             replicas.append(self._settle(best, chosen))
             heapq.heappush(queue, self._rank(best, own))
-        return search.result(tuple(sorted(replicas, key=lambda r: r.cluster)), self.offers, self.views)
+        found = search.result(tuple(sorted(replicas, key=lambda r: r.cluster)), self.offers, self.views)
+        # A deployment that can't be placed as written is left as it runs, like a cluster that is refused.
+        return found if found.verdict == "refused" else replace(found, drains=self._drains(key, deployment))
+
+    def _drains(self, key: tuple[str, str], deployment: ModelDeployment) -> tuple[str, ...]:
+        """The API drains by NoExecute what runs on a cluster and doesn't tolerate it, as one drains a node: unasked whether
+        there is room elsewhere."""
+        there = dict.fromkeys(o.view.name for o, _ in self.running.get(key, ()))
+        offers = [self.offers[self.index[name]] for name in there]
+        return tuple(o.view.name for o in offers if o.admitted and not _tolerated(deployment, o, "NoExecute"))
 
     def _holding(self, key: tuple[str, str], search: _Search) -> Iterator[tuple[str, str]]:
         """Clusters that hold a replica or may hold one, each with the reason that it isn't placed like the others."""

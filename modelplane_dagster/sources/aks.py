@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 
-from modelplane_dagster import drivers
 from modelplane_dagster.cluster import ClusterView, PoolView, Role
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.findings import Finding
@@ -35,14 +34,9 @@ RECORD = SourceRecord(
     default_version="1.34",
     floor="1.32.4",
     version_form="1.X or 1.X.Y",
-    version_pattern=r"1\.\d+(\.\d+)?",
-    provider_group="azure.m.upbound.io",
-    machine_field="vmSize",
     system_pool=SYSTEM,
     driver_image="installed by AKS",
-    gpu_drivers=(drivers.NVIDIA,),
     fabrics=("None", "InfiniBand"),
-    has_zones=True,
     wakes_from_zero=False,
     pool_name_pattern=r"[a-z][a-z0-9]{0,11}",
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelplane_dagster import drivers
 from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.findings import Finding, finding
@@ -37,14 +36,9 @@ RECORD = SourceRecord(
     default_version="1.36",
     floor="1.32.4",
     version_form="major and minor, such as 1.36",
-    version_pattern=r"1\.\d+",
-    provider_group="aws.m.upbound.io",
-    machine_field="instanceType",
     system_pool=SYSTEM,
     driver_image="in the node image (AL2023_x86_64_NVIDIA)",
-    gpu_drivers=(drivers.NVIDIA,),
     fabrics=("None", "EFA"),
-    has_zones=True,
     has_capacity_blocks=True,
     wakes_from_zero=False,
     server_autoscaler=False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from modelplane_dagster import drivers
 from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.findings import Finding
 from modelplane_dagster.sources.record import Request, SourceModule, SourceRecord, common_checks, own_name
@@ -12,12 +11,8 @@ RECORD = SourceRecord(
     default_version="",
     floor="",
     version_form="the cluster's own, read from its API",
-    version_pattern="",
-    provider_group="",
-    machine_field="",
     system_pool=None,
     driver_image="on the nodes already, put there by the platform team",
-    gpu_drivers=(drivers.NVIDIA, drivers.AMD),
     fabrics=("None", "EFA", "InfiniBand"),
     server_autoscaler=False,
 )

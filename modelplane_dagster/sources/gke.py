@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelplane_dagster import drivers
 from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.findings import Finding, finding
@@ -38,15 +37,10 @@ RECORD = SourceRecord(
     default_version="1.35",
     floor="1.35",
     version_form="1.X, 1.X.Y, 1.X.Y-gke.N or latest",
-    version_pattern=r"latest|1\.\d+(\.\d+(-gke\.\d+)?)?",
-    provider_group="gcp.m.upbound.io",
-    machine_field="machineType",
     system_pool=SYSTEM,
     driver_image="by Google's installer (DEFAULT)",
-    gpu_drivers=(drivers.NVIDIA,),
     gpu_through_accelerator=True,
     needs_zones_for_gpu=True,
-    has_zones=True,
     pool_name_pattern=r"[a-z]([-a-z0-9]*[a-z0-9])?",
     pool_name_limit=40,
     cluster_name_limit=40,

@@ -34,12 +34,8 @@ RECORD = SourceRecord(
     default_version="1.34",
     floor="",
     version_form="<major>.<minor>, such as 1.34",
-    version_pattern=r"1\.\d+",
-    provider_group="nebius.m.upbound.io",
-    machine_field="platform",
     system_pool=_SYSTEM,
     driver_image="preinstalled by the node image's drivers preset",
-    gpu_drivers=(drivers.NVIDIA,),
     fabrics=("None", "InfiniBand"),
     nodes_follow_labels=False,
 )

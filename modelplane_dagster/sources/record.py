@@ -41,31 +41,22 @@ class SystemPool:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
     """Facts about a source. `default_version` and `floor` are empty for none; `floor` is the lowest Kubernetes that its
-    component lists accept; `version_form` completes "a version is written as ...", and `version_pattern` is the regular
-    expression that says the same (empty for any).
+    component lists accept; `version_form` completes "a version is written as ...".
 
-    `provider_group` is the API group (a suffix matches too) of the ClusterProviderConfig kind that its credentials
-    resolve through, empty on Existing. `machine_field` is the provisioning field that names the machine.
     `min_nodes` is the smallest pool. `wakes_from_zero` is False where a pool at zero never wakes for a DRA claim.
     `server_autoscaler` is True where the cloud itself acts on a pool's bounds. `nodes_follow_labels` is False where
     existing nodes keep their labels and taints after the pool's change. `driver_image` says how the nodes' GPU driver
-    comes, `gpu_drivers` which GPU drivers the cloud has machines and a driver path for.
-    `pool_name_pattern` is what the cloud accepts for a pool's name, empty where the name is free."""
+    comes. `pool_name_pattern` is what the cloud accepts for a pool's name, empty where the name is free."""
 
     name: Source
     default_version: str
     floor: str
     version_form: str
-    version_pattern: str
-    provider_group: str
-    machine_field: str
     system_pool: SystemPool | None
     driver_image: str
-    gpu_drivers: tuple[str, ...]
     fabrics: tuple[Fabric, ...] = ("None",)
     gpu_through_accelerator: bool = False
     needs_zones_for_gpu: bool = False
-    has_zones: bool = False
     has_capacity_blocks: bool = False
     min_nodes: int = 0
     wakes_from_zero: bool = True

@@ -32,12 +32,8 @@ RECORD = SourceRecord(
     default_version="v1.36.1+3",
     floor="",
     version_form="the exact version with its build suffix, such as v1.36.1+3",
-    version_pattern=r"v1\.\d+\.\d+\+\d+",
-    provider_group="vultr.m.upbound.io",
-    machine_field="plan",
     system_pool=_SYSTEM,
     driver_image="installed by the GPU operator that Vultr puts on every cluster with GPUs",
-    gpu_drivers=(drivers.NVIDIA,),
     min_nodes=1,
     wakes_from_zero=False,
     # Whether standing nodes receive later changes isn't documented, so the nodes are looked at.

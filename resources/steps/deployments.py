@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.audit.cpu_room import charges
@@ -50,14 +52,15 @@ def _ensure(session: Session, namespace: str, name: str) -> StepResult:
     plan = session.fleet_plan()
     placement = next(p for p in plan.placements if (p.namespace, p.name) == (namespace, name))
     deployment = session.fleet.deployments[(namespace, name)]
+    waits = _drain(session, placement)
+    changed = bool(set(placement.drains) - {w.notes["cluster"] for w in waits})
     if not placement.replicas:
         why = placement.findings[0].message if placement.findings else "no cluster takes it"
-        state: State = "failed" if placement.verdict == "refused" else "pending"
-        return StepResult(subject, state, why, placement.findings)
+        state: State = "failed" if placement.verdict == "refused" or waits else "pending"
+        findings = (*placement.findings, *(f for w in waits for f in w.findings))
+        return StepResult(subject, state, waits[0].sentence if waits else why, findings, changed)
     rows: list[dict[str, Any]] = []
-    changed = False
     count: Counter[str] = Counter()
-    waits: list[StepResult] = []
     for replica in placement.replicas:
         ordinal = count[replica.cluster]
         count[replica.cluster] += 1
@@ -78,6 +81,28 @@ def _ensure(session: Session, namespace: str, name: str) -> StepResult:
         return pending(subject, placement.findings[0].message, findings=findings, changed=changed, tables=tables)
     text = f"{len(rows)} replicas serve" if len(rows) > 1 else "1 replica serves"
     return StepResult(subject, "ready", text, findings, changed, tables, notes)
+
+
+def _drain(session: Session, placement: Placement) -> list[StepResult]:
+    """Takes the deployment's replicas off the clusters whose taints drain them, before and whether or not others stand.
+    What couldn't be drained, with `cluster` in its notes: one that can't be reached doesn't hold up the others."""
+    key = (placement.namespace, placement.name)
+    results = {
+        c: recorded(f"deployment/{'/'.join(key)}", partial(_drain_one, session, c, key)) for c in placement.drains
+    }
+    return [replace(r, notes={"cluster": c}) for c, r in results.items() if r.state != "ready"]
+
+
+def _drain_one(session: Session, cluster: str, key: tuple[str, str]) -> StepResult:
+    subject = f"deployment/{'/'.join(key)}"
+    try:
+        admission, _ = session.admit(cluster)
+    except RefusedError as error:
+        return StepResult(subject, "failed", error.message, error.findings)
+    session.write(admission)
+    retire_replica(session.client(cluster), *key, None)
+    session.note_replica(cluster, key, there=False)
+    return StepResult(subject, "ready", f"drained from {cluster}", changed=True)
 
 
 def _replica(
@@ -183,10 +208,10 @@ def _counts(client: ClusterClient, objects: ReplicaObjects) -> tuple[int, int]:
 def _retire(
     session: Session, plan: FleetPlan, deployment: ModelDeployment, placement: Placement, placed: Counter[str]
 ) -> bool:
-    """Takes away replicas beyond the number that the manifest asks for, and those on clusters whose taints drain them:
-    the two updates that the API defines. A replica that merely isn't placed any more is left as it is, and so is one on a
-    cluster that is refused, unknown, or named by no manifest."""
-    admitted = {c.name for c in plan.clusters if c.gate.verdict == "pass"}
+    """Takes away replicas beyond the number that the manifest asks for; those that taints drain are gone by now. A replica
+    that merely isn't placed any more is left as it is, and so is one on a cluster that is refused, unknown, or named by no
+    manifest."""
+    admitted = {c.name for c in plan.clusters if c.gate.verdict == "pass"} - set(placement.drains)
     live = [
         (cluster, r)
         for cluster, observed in sorted((plan.observed or {}).items())

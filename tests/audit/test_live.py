@@ -184,11 +184,11 @@ def test_claims_classes_and_quotas():
         "metadata": {"name": "c", "namespace": "ns"},
         "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"name": "pod"}]},
     }
-    assert LiveClaim.parse(claim) == LiveClaim("ns", "c", (("d", "p", "x"),), ("pod",))
+    assert LiveClaim.parse(claim) == LiveClaim("ns", "c", (("d", "p", "x"),))
     assert LiveClaim.parse({"metadata": {"name": "c", "namespace": "ns"}}) == LiveClaim("ns", "c")
     owned = {"name": "gpu", "annotations": {"meta.helm.sh/release-name": "r"}}
     shown = {"metadata": owned, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
-    assert LiveDeviceClass.parse(shown) == LiveDeviceClass("gpu", "r", "nvidia.com/gpu")
+    assert LiveDeviceClass.parse(shown) == LiveDeviceClass("gpu", "r")
     expressions = [
         {"scopeName": "PriorityClass", "operator": "In", "values": ["b", "a"]},
         {"scopeName": "PriorityClass", "operator": "NotIn", "values": ["c"]},

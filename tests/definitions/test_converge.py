@@ -122,6 +122,12 @@ def test_a_model_gets_a_run_of_its_own_once_its_pools_are_ready(
     assert asked(instance) == expected
 
 
+def test_what_is_drained_waits_for_no_pool(instance: dg.DagsterInstance) -> None:
+    see(instance, TINY, "differs", ready_pools=[], drains=["east"])
+    see(instance, claimed("east"), "converged")
+    assert asked(instance) == [["model/ml/tiny"]]
+
+
 def test_clusters_share_a_run_and_models_have_their_own(instance: dg.DagsterInstance) -> None:
     see(instance, claimed("east"), "differs")
     see(instance, claimed("rack"), "pending")

@@ -77,6 +77,12 @@ def world(tmp_path: Path) -> Iterator[RecordingWorld]:
         yield world
 
 
+QUIET = {
+    "resources": {"fleet": {"config": {"wait": 0.0}}},
+    "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+}
+
+
 class Bench:
     """Runs selections of the converge job against the recording world."""
 
@@ -91,11 +97,17 @@ class Bench:
             instance=self.instance,
             asset_selection=keys,
             raise_on_error=False,
-            run_config={
-                "resources": {"fleet": {"config": {"wait": 0.0}}},
-                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
-            },
+            run_config=QUIET,
         )
+
+    def parted(self, assets: set[dg.AssetKey], checks: set[dg.AssetCheckKey]) -> bool:
+        """Runs exactly these; False where Dagster refuses to."""
+        try:
+            job = self.job.get_subset(asset_selection=assets, asset_check_selection=checks)
+        except dg.DagsterInvalidSubsetError:
+            return False
+        job.execute_in_process(instance=self.instance, raise_on_error=False, run_config=QUIET)
+        return True
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -126,6 +138,25 @@ def test_no_selection_of_a_refused_cluster_writes(case: str, world: RecordingWor
     ]
     for selection in partial:
         bench.run(selection)
+    assert world.all_writes() == []
+
+
+@pytest.mark.parametrize("case", ["refused on a cloud", "refused on a cluster of one's own", "edited while it runs"])
+def test_no_selection_parts_a_step_from_its_checks(case: str, world: RecordingWorld) -> None:
+    """Checks alone, or assets `without_checks()`: a step holds both, so Dagster refuses such a selection before anything
+    runs, one at a time and all together, and the gate's blocking check can't be left out of a run that holds its asset."""
+    of, name = CASES[case]
+    bench = Bench(of, world)
+    graph = bench.job.asset_layer.asset_graph
+    assets = dg.AssetSelection.assets(*(k for k in bench.keys if cluster_of(k) == name))
+    mine = sorted(assets.resolve(graph), key=str)
+    checks = sorted(dg.AssetSelection.checks_for_assets(*mine).resolve_checks(graph), key=str)
+    assert {k.asset_key for k in checks} == set(mine)
+    assert assets.without_checks().resolve_checks(graph) == set()
+    for part in (*({k} for k in checks), set(checks)):
+        assert bench.parted(set(), part) is False, part
+    for whole in (*({k} for k in mine), set(mine)):
+        assert bench.parted(whole, set()) is False, whole
     assert world.all_writes() == []
 
 

@@ -117,3 +117,23 @@ def test_a_chart_whose_daemon_lands_on_the_system_node_looks_healthy_and_is_foun
         eventually(lambda: codes() == ["PlanDisagrees"])
         install(good)
         eventually(lambda: codes() == [])
+
+
+def test_an_api_that_answers_slowly_is_waited_for(running):
+    """Every call takes a second, and slow isn't unreadable: it converges all the same."""
+    running.lab.fault("cluster/metal", "slow")
+    try:
+        assert "slow" in next(c for c in running.status()["clusters"] if c["name"] == "metal")["faults"]
+        start = time.monotonic()
+        ran = running.reconcile("120s").clean()
+        seconds = time.monotonic() - start
+    finally:
+        running.lab.fault("cluster/metal", "slow", on=False)
+    rows = {c["name"]: c["state"] for c in ran.json["clusters"]}
+    assert (ran.status, ran.json["verdict"], rows) == (
+        0,
+        "converged",
+        {"metal": "converged", "civo-london": "converged"},
+    ), ran.json
+    # The fault was there.
+    assert seconds > 5

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from modelplane_dagster.audit.plan_audit import audit_plan
 from modelplane_dagster.cluster import ClusterView, PoolView, Role
 from modelplane_dagster.components.join import join
 from modelplane_dagster.components.lists import components_for
@@ -175,10 +176,78 @@ def test_the_imported_list_joins(source, claimed):
     installed = {c.key for c in joined.installed}
     assert installed >= untagged
     assert installed & tagged == (tagged if "gpu.nvidia.com" in claimed else set())
-    values = {c.key: c.values for c in made.components}
-    assert {c.key: c.values for c in joined.installed if c.key in values} == {
+    values = {c.key: outside(c.values) for c in made.components}
+    assert {c.key: outside(c.values) for c in joined.installed if c.key in values} == {
         key: body for key, body in values.items() if key in installed
     }
+
+
+# Where an imported component's pods go follows the cluster's pools.
+PLACED = {"affinity", "tolerations", "systemNodeTolerations"}
+
+
+def outside(node):
+    """The values without what says where pods go, and without the maps that this empties."""
+    if not isinstance(node, dict):
+        return node
+    made = {key: outside(child) for key, child in node.items() if key not in PLACED}
+    return {key: child for key, child in made.items() if child != {}}
+
+
+NV, NVCPU, CPU = (
+    ("nv", ("gpu.nvidia.com",), {"modelplane.ai/gpu": "nvidia"}, "nvidia.com/gpu=present"),
+    ("nvcpu", ("dra.cpu", "gpu.nvidia.com"), {"modelplane.ai/gpu": "nvidia", "modelplane.ai/cpu": "true"}, "nvidia.com/gpu=present"),
+    ("cpu", ("dra.cpu",), {"modelplane.ai/cpu": "true"}, "modelplane.ai/cpu=true"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    "pools", [(NV,), (CPU,), (NV, CPU), (NV, NVCPU, CPU)], ids=lambda p: "+".join(n for n, *_ in p)
+)
+def test_the_imported_list_reaches_its_pools_and_stays_off_the_others(source, pools):
+    cluster = ClusterView(
+        name="c",
+        source=source,
+        version="1.36",
+        pools=tuple(pool_of(*row) for row in pools),
+        claimed=frozenset(d for _, drivers, *_ in pools for d in drivers),
+    )
+    joined = join(cluster, components_from(imported(source), components_for(source), checked="2026-11-30"))
+    audit = audit_plan(cluster, joined.components)
+    assert [(f.code, f.subject, f.message) for f in (*joined.findings, *audit.findings)] == []
+    gpus = tuple(name for name, drivers, *_ in pools if "gpu.nvidia.com" in drivers)
+    rows = {r.name: r.reaches for r in audit.rows}
+    names = ("dra-driver-nvidia-gpu-kubelet-plugin", "platform-connectors", "gpu-operator", "labeler")
+    expected = dict(zip(names, (gpus, gpus, ("system",), ("system",)), strict=True)) if gpus else {}
+    assert {name: rows[name] for name in names if name in rows} == expected
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_the_joined_list_takes_from_controllers_is_told(source):
+    told = {f.message for f in imported(source).findings}
+    controller = "dra-driver-nvidia-gpu-controller"
+    left = "tolerates nvidia.com/gpu in the bundle, and the joined list leaves it out:"
+    assert {m for m in told if left in m} == {
+        f"gpu-operator: operator.tolerations {left} Deployment gpu-operator needs one node, and no pool's.",
+        f"nvidia-dra-driver-gpu: controller.tolerations {left} Deployment {controller} needs one node, and no pool's.",
+        f"nvsentinel: global.systemNodeTolerations {left} Deployment labeler needs one node, and no pool's.",
+    }
+    follows = "nvidia-dra-driver-gpu: in the joined list these follow the cluster's pools: kubeletPlugin.affinity, "
+    assert f"{follows}kubeletPlugin.tolerations." in told
+
+
+def pool_of(name, drivers, labels, taint):
+    key, _, value = taint.partition("=")
+    return PoolView(
+        cluster="c",
+        name=name,
+        class_name=f"{name}-class",
+        role=Role.GPU if "gpu.nvidia.com" in drivers else Role.CPU,
+        drivers=drivers,
+        labels={"modelplane.ai/pool": name, **labels},
+        taints=(Taint(key, value),),
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES)

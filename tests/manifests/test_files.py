@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from modelplane_dagster.findings import Place
 from resources import files as module
 from resources.files import load_fleet, read_paths
 from tests.manifests.texts import CLASS, CLUSTER
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -142,3 +147,54 @@ def test_a_fleet_is_loaded_from_paths_with_what_could_not_be_read(here):
     assert list(fleet.clusters) == ["west"]
     assert [f.code for f in fleet.findings] == ["BrokenLink"]
     assert fleet.place("InferenceCluster", "west") == Place("fleet/cluster.yaml", 1, 1)
+
+
+CHILD = """
+import json, os, sys
+from pathlib import Path
+sys.path[:0] = json.loads(sys.argv[1])
+from resources.files import read_paths
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+found, findings = read_paths([Path("fleet")])
+print(json.dumps([[n for n, _ in found], [[f.code, f.message] for f in findings]]))
+"""
+
+
+def test_what_the_user_has_no_permission_to_read_is_told_and_skipped(here):
+    """As nobody where this process is root, which may read everything; else as this very user."""
+    for name in ("good.yaml", "shut/inside.yaml", "shut.yaml"):
+        write(f"fleet/{name}")
+    for path in (here / "fleet/shut", here / "fleet/shut.yaml"):
+        path.chmod(0)
+    try:
+        told = _as_nobody(here) if os.geteuid() == 0 else _told(*read_paths([Path("fleet")]))
+    finally:
+        (here / "fleet/shut").chmod(0o700)
+    assert told == [
+        ["fleet/good.yaml"],
+        [
+            ["FileUnreadable", "fleet/shut can't be read: permission denied"],
+            ["FileUnreadable", "fleet/shut.yaml can't be read: permission denied"],
+        ],
+    ]
+
+
+def _told(found, findings):
+    return [[name for name, _ in found], [[f.code, f.message] for f in findings]]
+
+
+def _as_nobody(here: Path):
+    """What a child reads once it has dropped to user nobody. It stands in the folder already, so it needs no way to it."""
+    here.chmod(0o755)
+    ran = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps([str(ROOT), *sys.path])],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if "Operation not permitted" in ran.stderr:
+        pytest.skip("this process may not become another user, so nothing here is out of its reach")
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
