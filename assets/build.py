@@ -23,12 +23,15 @@ from modelplane_dagster.plan import offer
 if TYPE_CHECKING:
     from modelplane_dagster.manifests.fleet import Fleet
     from resources.settings import Settings
+    from resources.tally import Tally
     from resources.world import World
 
 
-def build_defs(fleet: Fleet, settings: Settings, world: Callable[[], World]) -> dg.Definitions:
+def build_defs(
+    fleet: Fleet, settings: Settings, world: Callable[[], World], tally: Tally | None = None
+) -> dg.Definitions:
     """Assets, checks, the two jobs, the schedule and the sensor of one fleet. Reads and writes nothing; `world` is only
-    called when a run's first step needs it."""
+    called when a run's first step needs it, and `tally` counts what the runs ask of clusters."""
     planner = Planner(fleet, settings.overlay())
     build = Build(fleet, planner, settings)
     plans = [planner.plan(name) for name in planner.names()]
@@ -62,6 +65,6 @@ def build_defs(fleet: Fleet, settings: Settings, world: Callable[[], World]) -> 
         jobs=[converge, observe],
         schedules=[reconcile],
         sensors=[converge_sensor(build, converge, known)],
-        resources={RESOURCE: session_resource(settings, fleet, world)},
+        resources={RESOURCE: session_resource(settings, fleet, world, tally)},
         executor=dg.in_process_executor,
     )

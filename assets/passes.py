@@ -25,6 +25,7 @@ from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
 from resources.session import open_session
+from resources.tally import Tally
 
 if TYPE_CHECKING:
     from modelplane_dagster.cluster_plan import ClusterPlan
@@ -61,7 +62,8 @@ class Look:
 
 @dataclass(slots=True)
 class Outcome:
-    """`verdict` is the first that applies: invalid, refused, late, converged. Seconds are of wall time."""
+    """`verdict` is the first that applies: invalid, refused, late, converged. Seconds are of wall time; `tally` holds what
+    was asked of each cluster, by all passes and looks."""
 
     look: Look
     verdict: Literal["converged", "refused", "late"]
@@ -70,6 +72,7 @@ class Outcome:
     dagster_seconds: float
     observe_seconds: float
     failures: tuple[str, ...] = ()
+    tally: Tally = field(default_factory=Tally)
 
 
 @dataclass(slots=True)
@@ -94,7 +97,8 @@ class Passes:
         self.world = world
         self.instance = instance
         self.tell = tell
-        self.defs = build_defs(fleet, settings, world)
+        self.tally = Tally()
+        self.defs = build_defs(fleet, settings, world, self.tally)
         self.job = self.defs.resolve_job_def(JOB)
         self.keys = sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
         self.state = _State()
@@ -135,10 +139,10 @@ class Passes:
         verdict: Literal["converged", "refused", "late"] = "converged" if look.settled else "late"
         if look.refused:
             verdict = "refused"
-        return Outcome(look, verdict, passes, time.monotonic() - start, spent, looked, tuple(failures))
+        return Outcome(look, verdict, passes, time.monotonic() - start, spent, looked, tuple(failures), self.tally)
 
     def look(self) -> Look:
-        with open_session(self.settings, self.fleet, world=self.world()) as session:
+        with open_session(self.settings, self.fleet, world=self.world(), tally=self.tally) as session:
             plan = session.fleet_plan()
             observed = plan.observed or {}
             clusters = {name: session.summary(name, observed.get(name)) for name in session.planner.names()}

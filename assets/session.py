@@ -8,6 +8,7 @@ import dagster as dg
 from modelplane_dagster.manifests.fleet import Fleet
 from resources.session import Session
 from resources.settings import Settings
+from resources.tally import Tally
 from resources.world import World
 
 RESOURCE = "fleet"
@@ -34,8 +35,10 @@ class RunSession:
             self._session.close()
 
 
-def session_resource(settings: Settings, fleet: Fleet, world: Callable[[], World]) -> dg.ResourceDefinition:
-    """Config: `wait`, in seconds; the sensor says 0."""
+def session_resource(
+    settings: Settings, fleet: Fleet, world: Callable[[], World], tally: Tally | None = None
+) -> dg.ResourceDefinition:
+    """Config: `wait`, in seconds; the sensor says 0. `tally` counts the API calls of all its runs."""
 
     @dg.resource(
         config_schema={"wait": dg.Field(float, default_value=DEFAULT_WAIT, is_required=False)},
@@ -43,7 +46,7 @@ def session_resource(settings: Settings, fleet: Fleet, world: Callable[[], World
     )
     def run_session(context: dg.InitResourceContext) -> Iterator[RunSession]:
         wait = float(context.resource_config["wait"])
-        holder = RunSession(lambda: Session(settings, fleet, world(), wait=wait))
+        holder = RunSession(lambda: Session(settings, fleet, world(), wait=wait, tally=tally))
         try:
             yield holder
         finally:

@@ -151,7 +151,8 @@ def component_drift(joined: JoinedComponent, seen: ObservedComponent) -> str:
     if seen.state != "deployed":
         return "it has no release"
     if (seen.chart, seen.version) != (pin.chart, pin.version):
-        return f"{seen.chart} {seen.version} to {pin.chart} {pin.version}"
+        first = ", its CRDs first" if joined.component.crds_need_apply else ""
+        return f"{seen.chart} {seen.version} to {pin.chart} {pin.version}{first}"
     return "" if seen.values == values_digest(joined) else "its values differ"
 
 

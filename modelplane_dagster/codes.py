@@ -380,6 +380,26 @@ _RUN = _area(
         "QuotaExceeded": (E_, "The account's quota doesn't allow it.", "Raise the quota named in the message."),
         "Throttled": (W_, "The cloud asks to slow down.", "Wait; it is asked again with growing pauses."),
         "CredentialsRefused": (E_, "The cloud or cluster refuses the credentials.", "Correct or renew them."),
+        "CredentialPluginFailed": (
+            E_,
+            "The kubeconfig's credential plugin gave no credentials.",
+            "Run `kubectl get nodes` with the kubeconfig and see what the plugin says; its words aren't repeated here.",
+        ),
+        "CertificateExpired": (
+            E_,
+            "A certificate between us and the cluster's API has expired, or isn't valid yet.",
+            "Renew the certificate that is named, and check the clock of this host.",
+        ),
+        "ServerNotTrusted": (
+            E_,
+            "The API's certificate isn't signed by the kubeconfig's authority, or is for another name.",
+            "Put the cluster's own authority into the kubeconfig, or set tls-server-name.",
+        ),
+        "PermissionMissing": (
+            E_,
+            "The kubeconfig's user may not do what is needed.",
+            "Grant its user what the message names; installing needs cluster-admin in practice.",
+        ),
         "RequestRejected": (E_, "The cloud rejects the request as written.", "Edit the manifest as the message says."),
         "NameTaken": (E_, "The name exists and isn't ours.", "Choose another name, or remove the other object."),
         "FailedAttempt": (
@@ -388,11 +408,16 @@ _RUN = _area(
             "Nothing to do.",
         ),
         "ReadFailed": (E_, "A read failed, so nothing is concluded from it.", "Look at the API named in the message."),
+        "WriteRefused": (
+            E_,
+            "The cluster's API didn't take a change.",
+            "Look at the message: an admission webhook, a quota or a permission; the next pass asks again.",
+        ),
         "InstallFailed": (E_, "A component's release failed.", "Look at the message and the objects it names."),
         "ComponentsConflict": (
             E_,
-            "Another field manager owns a field that we set.",
-            "Let go of the field there, or set it in the overlay.",
+            "Another field manager owns a field that we set; it is never taken by force.",
+            "Have the manager named let go of the field, or give the component the same value in MODELPLANE_COMPONENTS.",
         ),
         "ClusterBusy": (E_, "Another writer works on the cluster.", "Wait for the holder named, or stop it."),
         "Orphan": (

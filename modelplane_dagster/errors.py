@@ -29,12 +29,22 @@ class UnreadableError(ModelplaneError):
     """A read failed. Never to be taken for an empty answer."""
 
 
+class AccessError(UnreadableError):
+    """A cluster's API can't be used as the kubeconfig says: the user mends it, its plugin or its certificates. `findings`
+    says what to mend. Nothing was read and nothing written."""
+
+
 class NotReadyError(ModelplaneError):
     """Wait: what was asked for exists or is being made, and isn't usable yet."""
 
 
 class ConflictError(ModelplaneError):
-    """Two owners: another writer, field manager, or account holds what we would change."""
+    """Two owners: another writer, field manager, or account holds what we would change. `owners` names the field managers,
+    empty where it isn't about fields."""
+
+    def __init__(self, message: str, *, findings: tuple[Finding, ...] = (), owners: tuple[str, ...] = ()) -> None:
+        super().__init__(message, findings=findings)
+        self.owners = owners
 
 
 class ClusterBusyError(ConflictError):
@@ -79,12 +89,22 @@ class CloudNameTakenError(CloudError):
 
 
 class KubernetesError(ModelplaneError):
-    """The cluster's API said no. `status` is the HTTP status, `reason` the API's own word."""
+    """The cluster's API said no. `status` is the HTTP status, `reason` the API's own word; `write` says whether a change
+    was asked for."""
 
-    def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        findings: tuple[Finding, ...] = (),
+        write: bool = False,
+    ) -> None:
+        super().__init__(message, findings=findings)
         self.status = status
         self.reason = reason
+        self.write = write
 
 
 class HelmError(ModelplaneError):

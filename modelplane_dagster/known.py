@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from modelplane_dagster.findings import Finding
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """`why` is a sentence: what was read and what came back."""
+    """`why` is a sentence: what was read and what came back. `findings` says what to do about it; empty where the
+    sentence is all that is known."""
 
     why: str
+    findings: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

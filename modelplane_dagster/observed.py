@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from modelplane_dagster.audit.live import LiveCluster
     from modelplane_dagster.cluster import CpuMode
     from modelplane_dagster.components.join import Kept
+    from modelplane_dagster.findings import Finding
 
 NOT_LOOKED = Unknown("nobody looked")
 
@@ -100,6 +101,11 @@ class ObservedCluster:
     kept: Mapping[str, Kept] = field(default_factory=dict)
     live: LiveCluster | None = None
     record: Record | None = None
+
+    def problems(self) -> tuple[Finding, ...]:
+        """What to do about the parts that couldn't be read, where more than the sentence is known."""
+        parts = (self.control_plane, self.pools, self.components, self.replicas)
+        return tuple(dict.fromkeys(f for p in parts if isinstance(p, Unknown) for f in p.findings))
 
     def unread(self) -> tuple[str, ...]:
         """Why each unknown part is unknown; empty when everything was read."""

@@ -83,10 +83,16 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
         why = changes[0] if changes else "; ".join(unread)
         state = "differs" if absent or changes else "unknown"
         return ClusterSummary(
-            name=plan.name, state=state, why=why, changes=changes, orphans=orphans, digest=plan.digest
+            name=plan.name,
+            state=state,
+            why=why,
+            changes=changes,
+            findings=observed.problems(),
+            orphans=orphans,
+            digest=plan.digest,
         )
     judged = judge_live(plan, observed, grace=grace)
-    health, findings = tuple(judged.health.values()), judged.findings
+    health, findings = tuple(judged.health.values()), (*observed.problems(), *judged.findings)
     state, why = _state(changes, unread, health, findings)
     return ClusterSummary(
         name=plan.name,

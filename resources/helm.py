@@ -8,20 +8,28 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import yaml
+
 from modelplane_dagster.components.types import Pin
 from modelplane_dagster.errors import ConfigError, ConflictError, HelmError, UnreadableError
-from resources.helm_text import conflict_in, last_lines, secrets_in
+from resources.helm_text import conflict_in, last_lines, own_words, owners_in, secrets_in
+from resources.kubeconfig import secrets_of
 
 Values = Mapping[str, Any]
 Wait = Literal["none", "ready"]
+# An operator's CRDs are a megabyte of YAML, which takes the pure Python parser half a minute.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Helm gives up by itself at its own timeout; this is how long it then may take to record that.
 _GRACE = 20.0
+# Credential plugins get the rest of the environment, as they do from kubectl.
+_STEERS = frozenset({"KUBECONFIG", "KUBERNETES_MASTER"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ def chart_ref(pin: Pin, *, mirror: str = "") -> ChartRef:
 class Helm:
     """Helm against one cluster. Holds the kubeconfig (mode 600) and Helm's own folders in a private temporary folder
     until `close`. `pass_fds` are handed to every helm process, so that a lease that a descriptor stands for isn't free
-    while one still runs. Safe to share between threads."""
+    while one still runs. `processes` counts those that were started. Safe to share between threads."""
 
     def __init__(
         self,
@@ -83,11 +91,14 @@ class Helm:
         self._binary = binary
         self._cluster = cluster
         self._pass_fds = tuple(pass_fds)
-        self._secrets = secrets_in(kubeconfig, every_value=False)
         self._folder = Path(tempfile.mkdtemp(prefix="modelplane-helm-"))
         self._kubeconfig = self._folder / "kubeconfig"
-        with os.fdopen(os.open(self._kubeconfig, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(kubeconfig, file)
+        self._lock = threading.Lock()
+        self._given: Mapping[str, Any] | None = None
+        self._secrets: frozenset[str] = frozenset()
+        self._plugin = False
+        self.processes = 0
+        self.use(kubeconfig)
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +107,21 @@ class Helm:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def use(self, kubeconfig: Mapping[str, Any]) -> None:
+        """The kubeconfig of the helm processes from now on; nothing where it is the one that is used already. Its
+        `exec` and `tokenFile` stay, so that a process that runs longer than a token lives asks for the next itself."""
+        with self._lock:
+            if kubeconfig == self._given:
+                return
+            self._given = kubeconfig
+            self._secrets |= secrets_in(kubeconfig, every_value=False) | secrets_of(kubeconfig)
+            self._plugin = any((u.get("user") or {}).get("exec") for u in kubeconfig.get("users") or ())
+            # Replaced whole: a helm that starts meanwhile reads the old one or the new one.
+            handle, temporary = tempfile.mkstemp(dir=self._folder)
+            with os.fdopen(handle, "w") as file:
+                json.dump(kubeconfig, file)
+            Path(temporary).replace(self._kubeconfig)
 
     def close(self) -> None:
         """Removes the private folder, kubeconfig included; a second call does nothing."""
@@ -192,6 +218,12 @@ class Helm:
         )
         return self._run((*arguments, *apis), values=values, timeout=60.0)
 
+    def crds(self, chart: ChartRef) -> tuple[dict[str, Any], ...]:
+        """What stands in the chart's `crds/` folders, its subcharts' included; asks no cluster. Raises HelmError where the
+        chart can't be had."""
+        documents = yaml.load_all(self._run(("show", "crds", *chart.arguments()), timeout=60.0), _Loader)
+        return tuple(d for d in documents if isinstance(d, dict) and d.get("kind") == "CustomResourceDefinition")
+
     def _listed(self, arguments: tuple[str, ...]) -> tuple[Release, ...]:
         answer = self._read(("list", *arguments, "--max", "10000", "--output", "json"))
         return tuple(
@@ -225,6 +257,8 @@ class Helm:
         hidden = (
             self._secrets | secrets_in(values or {}, every_value=True) | frozenset(v for v in (env or {}).values() if v)
         )
+        with self._lock:
+            self.processes += 1
         try:
             process = subprocess.Popen(
                 command,
@@ -241,15 +275,16 @@ class Helm:
         out, err = _talk(process, json.dumps(values) if values is not None else "", timeout + _GRACE)
         if process.returncode == 0:
             return out
-        said = last_lines(err, hidden)
+        # A credential plugin writes to helm's own stderr, and may write what it must not.
+        said = last_lines(own_words(err, process.returncode) if self._plugin else err, hidden)
         conflict = conflict_in(said)
         if conflict:
-            raise ConflictError(f"{self._where()}: {conflict}")
+            raise ConflictError(f"{self._where()}: {conflict}", owners=owners_in(said))
         raise HelmError(f"{said or f'helm {arguments[0]} ended with status {process.returncode}'}")
 
     def _environment(self) -> dict[str, str]:
         """The process's own (cloud credentials and proxies are needed there), without what steers Helm or kubectl."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HELM_", "KUBE"))}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("HELM_") and k not in _STEERS}
         own = {
             name: str(self._folder / name.lower()) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
         }

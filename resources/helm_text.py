@@ -33,6 +33,15 @@ def _leaves(tree: object, *, every_value: bool, telling: bool = False) -> Iterat
         yield tree.strip()
 
 
+def own_words(text: str, status: int) -> str:
+    """Of a stderr that a credential plugin wrote to as well: helm's last "Error:" and what follows it, for helm ends with
+    it. Empty for a helm that a signal ended, which said nothing at the end."""
+    if status < 0:
+        return ""
+    start = max(text.rfind("\nError: ") + 1, 0) if "\nError: " in text else text.find("Error: ")
+    return text[start:] if start >= 0 and text[start:].startswith("Error: ") else ""
+
+
 def last_lines(text: str, hidden: frozenset[str]) -> str:
     """Helm's last words with every hidden text replaced; empty when it said nothing."""
     lines = [line for line in text.splitlines() if line.strip() and not _noise(line)]
@@ -46,6 +55,11 @@ def _noise(line: str) -> bool:
     return line.startswith(("level=", "time=", "W", "I")) and (
         "level=" in line or re.match(r"[WI]\d{4} ", line) is not None
     )
+
+
+def owners_in(said: str) -> tuple[str, ...]:
+    """The field managers that a conflict names; empty where it isn't about fields."""
+    return tuple(sorted({found.group(1) for found in _OWNER.finditer(said)}))
 
 
 def conflict_in(said: str) -> str:

@@ -100,7 +100,8 @@ class FileLock:
 @dataclass(slots=True)
 class ClusterLease:
     """A held lease. `renewing` is the thread that keeps the cluster's Lease alive, None before the API exists;
-    `renewed` is when it was last known to be ours, on the monotonic clock."""
+    `renewed` is when it was last known to be ours, on the monotonic clock; `leave` says that nothing of ours stands on the
+    cluster any more, so that the Lease goes too."""
 
     cluster: str
     file: FileLock
@@ -111,6 +112,7 @@ class ClusterLease:
     stop: threading.Event = field(default_factory=threading.Event)
     lost: str = ""
     renewed: float = 0.0
+    leave: bool = False
 
     def check(self) -> None:
         """Raises ClusterBusyError when another writer took the Lease meanwhile, or may have: it wasn't renewed in time."""
@@ -126,7 +128,7 @@ class ClusterLease:
         if self.renewing is not None:
             self.renewing.join(timeout=5)
         if self.client is not None and not self.lost:
-            _let_go(self.client, self.holder)
+            _let_go(self.client, self.holder, leave=self.leave)
         self.file.release()
 
 
@@ -238,10 +240,14 @@ def _renew(lease: ClusterLease) -> None:
             continue
 
 
-def _let_go(client: ClusterClient, holder: str) -> None:
+def _let_go(client: ClusterClient, holder: str, *, leave: bool) -> None:
     try:
         found = client.get("coordination.k8s.io/v1", "Lease", NAME, namespace=NAMESPACE)
         if found is None or (found.get("spec") or {}).get("holderIdentity") != holder:
+            return
+        if leave:
+            uid = str(found["metadata"].get("uid") or "")
+            client.delete("coordination.k8s.io/v1", "Lease", NAME, namespace=NAMESPACE, uid=uid)
             return
         found["spec"].update({"holderIdentity": "", "renewTime": None, "acquireTime": None})
         client.replace(found)

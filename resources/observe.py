@@ -40,6 +40,7 @@ from modelplane_dagster.placement.workloads import (
     NAMESPACE_LABEL,
     REPLICA_LABEL,
 )
+from resources.reading import Lister, Reading
 from resources.releases import ReleaseRecord, read_releases
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def attempt(read: Callable[[], T]) -> Maybe[T]:
     try:
         return Known(read())
     except ModelplaneError as error:
-        return Unknown(error.message)
+        return Unknown(error.message, error.findings)
 
 
 def observed_pools(cluster: CloudCluster) -> Mapping[str, ObservedPool]:
@@ -95,7 +96,7 @@ def control_plane(cluster: CloudCluster | None) -> ObservedControlPlane | None:
     return ObservedControlPlane(cluster.state, cluster.version, cluster.ours, cluster.account, cluster.message)
 
 
-def read_live(client: ClusterClient, *, now: float | None = None) -> LiveCluster:
+def read_live(client: Lister, *, now: float | None = None) -> LiveCluster:
     """One list a kind; a kind whose list fails is Unknown, and the others stand."""
 
     def items(api_version: str, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> Maybe[tuple[T, ...]]:
@@ -123,7 +124,7 @@ def read_live(client: ClusterClient, *, now: float | None = None) -> LiveCluster
     )
 
 
-def read_objects(client: ClusterClient, kinds: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
+def read_objects(client: Lister, kinds: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
     """By component key: our own objects (`Kind/namespace/name`) with the digest that they were applied with. A kind that
     the API doesn't serve yet has no objects."""
     found: dict[str, dict[str, str]] = {}
@@ -193,7 +194,7 @@ def live_cpu_mode(components: Iterable[Component], releases: Iterable[ReleaseRec
     return None
 
 
-def replicas_from(client: ClusterClient) -> tuple[ObservedReplica, ...]:
+def replicas_from(client: Lister) -> tuple[ObservedReplica, ...]:
     """The replicas of deployments, by the labels of their Deployments and LeaderWorkerSets."""
     bodies = client.list("apps/v1", "Deployment", labels=DEPLOYMENT_LABEL)
     kind = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
@@ -269,7 +270,7 @@ def observe_cluster(
         return ObservedCluster(
             name=name, control_plane=plane, pools=pools_part, components=reached, replicas=reached, record=record
         )
-    api = reached.value
+    api = Reading(reached.value)
     lists = tuple(components)
     releases = attempt(lambda: read_releases(api))
     objects = attempt(lambda: read_objects(api, kinds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,25 +15,30 @@ from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.gate import admit_removal
 from modelplane_dagster.known import Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent
-from resources.observe import COMPONENT_LABEL
+from resources.left_behind import left_behind
+from resources.observe import COMPONENT_LABEL, SHARED
 from resources.steps.deployments import retire_replica
 
 if TYPE_CHECKING:
     from modelplane_dagster.audit.live import LiveCluster, LivePod
     from resources.session import Session
 
+# Seconds that an operator gets to let go of an object of ours before its release goes too.
+FINALIZERS = 20.0
 SYSTEM_NAMESPACES = ("kube-system", "kube-node-lease", "kube-public")
 
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
     """What pruning a subject would do. `goes` lists it in words, `takes_along` what the chart's own hooks take with it; the
-    fingerprint changes with either. `users` says who still uses it, empty for nobody, and is asked anew before acting."""
+    fingerprint changes with either. `users` says who still uses it, empty for nobody, and is asked anew before acting.
+    `stays` says what is left on the cluster for its owners to remove, as commands; empty where that isn't an Existing one."""
 
     subject: str
     goes: tuple[str, ...]
     takes_along: tuple[str, ...]
     users: tuple[str, ...]
+    stays: tuple[str, ...] = ()
     act: Callable[[], None] = field(repr=False, compare=False, default=lambda: None)
 
     @property
@@ -46,6 +52,7 @@ class PrunePlan:
             "goes": list(self.goes),
             "takesAlong": list(self.takes_along),
             "users": list(self.users),
+            "stays": list(self.stays),
             "fingerprint": self.fingerprint,
         }
 
@@ -153,6 +160,8 @@ def _cluster(session: Session, name: str, *, unreachable: bool) -> PrunePlan:
     users: tuple[str, ...] = (wanted.message,) if wanted else ()
     source = session.ref(name).source
     goes: list[str] = []
+    along: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
     if source != "Existing":
         cloud = session.cloud_cluster(name)
         if cloud is not None and not cloud.ours:
@@ -175,12 +184,10 @@ def _cluster(session: Session, name: str, *, unreachable: bool) -> PrunePlan:
         goes += [
             f"component {key} ({c.chart or 'manifests'} {c.version})".strip() for key, c in sorted(components.items())
         ]
+        along = tuple(f"{c.key}: {c.takes_along}" for c in _own(session, name) if c.takes_along and c.key in components)
+        stays = left_behind(session.client(name), _own(session, name), components)
     goes.append(f"the record of {name}")
-    return PrunePlan(subject, tuple(goes), _along(session, name), users, lambda: _delete_cluster(session, name))
-
-
-def _along(session: Session, name: str) -> tuple[str, ...]:
-    return tuple(f"{c.key}: {c.takes_along}" for c in _own(session, name) if c.takes_along)
+    return PrunePlan(subject, tuple(goes), along, users, stays, lambda: _delete_cluster(session, name))
 
 
 def _delete_cluster(session: Session, name: str) -> None:
@@ -190,6 +197,8 @@ def _delete_cluster(session: Session, name: str) -> None:
         components = session.standing(name).components
         for key in _reversed(session, name, components):
             _uninstall(session, name, components[key])
+        _delete_own(session, name, SHARED)
+        session.leave(name)
     else:
         session.cloud(name).delete_cluster(ref)
     session.records.forget(name)
@@ -231,7 +240,7 @@ def _pool(session: Session, name: str, pool: str) -> PrunePlan:
         session.cloud(name).delete_pool(ref, found.name)
         session.forget_pool(name, pool)
 
-    return PrunePlan(subject, (f"pool {found.name} with {found.joined} nodes",), (), tuple(users), act)
+    return PrunePlan(subject, (f"pool {found.name} with {found.joined} nodes",), (), tuple(users), act=act)
 
 
 def _component(session: Session, name: str, key: str) -> PrunePlan:
@@ -253,7 +262,7 @@ def _component(session: Session, name: str, key: str) -> PrunePlan:
         session.write(admit_removal(name, subject))
         _uninstall(session, name, found)
 
-    return PrunePlan(subject, tuple(goes), along, users, act)
+    return PrunePlan(subject, tuple(goes), along, users, act=act)
 
 
 def _component_users(session: Session, name: str, component: Component | None, live: LiveCluster) -> tuple[str, ...]:
@@ -269,15 +278,27 @@ def _component_users(session: Session, name: str, component: Component | None, l
 
 
 def _uninstall(session: Session, name: str, seen: ObservedComponent) -> None:
+    """Our objects before the release: an operator must still run to let go of what it made for them."""
+    _delete_own(session, name, seen.key)
     if seen.release:
         session.helm(name).uninstall(seen.release, seen.namespace)
+
+
+def _delete_own(session: Session, name: str, key: str) -> None:
+    """The objects that we applied for a component, namespaces excepted: they are shared with what users put there."""
     client = session.client(name)
-    for api_version, kind in session.own_kinds(name):
-        if kind == "Namespace" or not client.serves(api_version, kind):
-            continue
-        for body in client.list(api_version, kind, labels=f"{COMPONENT_LABEL}={seen.key}"):
+    kinds = [k for k in session.own_kinds(name) if k[1] != "Namespace" and client.serves(*k)]
+    deleted = False
+    for api_version, kind in kinds:
+        for body in client.list(api_version, kind, labels=f"{COMPONENT_LABEL}={key}"):
             metadata = body["metadata"]
-            client.delete(api_version, kind, metadata["name"], namespace=metadata.get("namespace", ""))
+            namespace, uid = metadata.get("namespace", ""), metadata["uid"]
+            deleted |= client.delete(api_version, kind, metadata["name"], namespace=namespace, uid=uid)
+    end = time.monotonic() + FINALIZERS
+    while deleted and time.monotonic() < end:
+        if not any(client.list(*k, labels=f"{COMPONENT_LABEL}={key}") for k in kinds if client.serves(*k)):
+            return
+        time.sleep(0.3)
 
 
 def _deployment(session: Session, namespace: str, name: str) -> PrunePlan:
@@ -304,7 +325,7 @@ def _deployment(session: Session, namespace: str, name: str) -> PrunePlan:
             session.write(admit_removal(cluster, subject))
             retire_replica(session.client(cluster), namespace, name, None)
 
-    return PrunePlan(subject, tuple(goes) or ("nothing: no replica stands",), (), tuple(users), act)
+    return PrunePlan(subject, tuple(goes) or ("nothing: no replica stands",), (), tuple(users), act=act)
 
 
 def _absent(seen: ObservedCluster) -> bool:

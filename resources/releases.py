@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from modelplane_dagster.errors import UnreadableError
 
 if TYPE_CHECKING:
-    from resources.kubernetes import ClusterClient
+    from resources.reading import Lister
 
 OURS = "mp-"
 """Every release of ours begins so, which no user's does."""
@@ -34,7 +34,7 @@ class ReleaseRecord:
     values: Mapping[str, Any]
 
 
-def read_releases(client: ClusterClient) -> tuple[ReleaseRecord, ...]:
+def read_releases(client: Lister) -> tuple[ReleaseRecord, ...]:
     """Our releases, by name; empty when there are none. Raises UnreadableError where the read or a record fails."""
     secrets = client.list("v1", "Secret", labels="owner=helm")
     newest: dict[tuple[str, str], Mapping[str, Any]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from modelplane_dagster.accounts import Account
-from modelplane_dagster.cluster_plan import ClusterPlan, Planner
+from modelplane_dagster.cluster_plan import ClusterPlan
 from modelplane_dagster.components.join import Kept
-from modelplane_dagster.components.types import Component, CustomResource
-from modelplane_dagster.errors import ModelplaneError, NotReadyError, UnreadableError
+from modelplane_dagster.components.types import Component, Same
+from modelplane_dagster.errors import AccessError, ModelplaneError, NotReadyError, UnreadableError
 from modelplane_dagster.gate import Admission, admit
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool, Record
@@ -23,11 +21,10 @@ from modelplane_dagster.plan import FleetPlan, plan_fleet
 from modelplane_dagster.running import judged
 from modelplane_dagster.summary import ClusterSummary, summarise
 from resources import lease as leases
-from resources.clouds.seam import CloudCluster, ClusterRef
-from resources.helm import Helm
-from resources.kubernetes import ClusterClient
+from resources.clouds.seam import CloudCluster
 from resources.observe import (
     CORE_KINDS,
+    WORKLOAD_KINDS,
     attempt,
     components_seen,
     kept_from,
@@ -36,14 +33,15 @@ from resources.observe import (
     observed_pools,
     read_objects,
 )
-from resources.records import Records
+from resources.reach import Reach
+from resources.reading import Reading
 from resources.releases import read_releases
+from resources.tally import Tally
 from resources.world import World, open_world
 
 if TYPE_CHECKING:
     from modelplane_dagster.cluster import CpuMode
     from modelplane_dagster.manifests.fleet import Fleet
-    from resources.clouds.seam import Cloud
     from resources.settings import Settings
 
 log = logging.getLogger("modelplane")
@@ -63,25 +61,18 @@ class Standing:
     cpu_mode: CpuMode | None
 
 
-class Session:
+class Session(Reach):
     """`wait` is how long steps of this run may wait, in all, for what they need. Safe to share between threads."""
 
-    def __init__(self, settings: Settings, fleet: Fleet, world: World, *, wait: float = 0.0) -> None:
-        self.settings = settings
-        self.fleet = fleet
-        self.world = world
-        self.planner = Planner(fleet, settings.overlay())
-        self.records = Records(settings.home / "records")
+    def __init__(
+        self, settings: Settings, fleet: Fleet, world: World, *, wait: float = 0.0, tally: Tally | None = None
+    ) -> None:
+        super().__init__(settings, fleet, world, tally=tally)
         self.deadline = time.monotonic() + wait
-        self._clients: dict[str, ClusterClient] = {}
-        self._helms: dict[str, Helm] = {}
-        self._clouds: dict[tuple[str, str], Cloud] = {}
-        self._leases: dict[str, leases.ClusterLease] = {}
         self._modes: dict[str, CpuMode] = {}
         self._recent: dict[str, tuple[float, ObservedCluster]] = {}
         self._standing: dict[str, tuple[float, Standing]] = {}
         self._seen: dict[str, tuple[float, CloudCluster | None]] = {}
-        self._lock = threading.RLock()
 
     # What is asked for
 
@@ -157,7 +148,7 @@ class Session:
             self._seen.pop(name, None)
 
     def _read_standing(self, name: str) -> Standing:
-        client = self.client(name)
+        client = Reading(self.client(name))
         lists = self.planner.components(self.ref(name).source)
         releases = read_releases(client)
         objects = read_objects(client, self._kinds(name, lists))
@@ -181,78 +172,11 @@ class Session:
                     return f"the control plane of {name}, which is {state}"
             self.client(name).server_version()
         except (NotReadyError, UnreadableError) as error:
+            if isinstance(error, AccessError) and self.ref(name).source == "Existing":
+                # Waiting doesn't mend a kubeconfig; a new cluster on a cloud may take a while to know us.
+                raise
             return error.message
         return ""
-
-    # How it is reached
-
-    def ref(self, name: str) -> ClusterRef:
-        """Where the cluster is, by its manifest, else by its record."""
-        if name in self.fleet.clusters:
-            plan = self.plan(name)
-            if plan.view is not None:
-                return ClusterRef(name, plan.source, plan.view.location, plan.account.on_cloud)
-        record = self.records.read(name)
-        if record is None:
-            msg = f"Nothing says where cluster {name} is: no valid manifest and no record."
-            raise UnreadableError(msg)
-        return ClusterRef(name, record.source, record.location, "")
-
-    def account(self, name: str) -> Account:
-        if name in self.fleet.clusters:
-            return self.plan(name).account
-        record = self.records.read(name)
-        if record is None:
-            return Account("default")
-        kind, config_name = record.credentials
-        for config in self.fleet.provider_configs:
-            if (config.provider, config.kind, config.name) == (record.source, kind, config_name):
-                return Account(record.account, config)
-        return Account(record.account)
-
-    def cloud(self, name: str) -> Cloud:
-        account = self.account(name)
-        source = self.ref(name).source
-        with self._lock:
-            key = (source, account.name)
-            if key not in self._clouds:
-                self._clouds[key] = self.world.cloud(source, account)
-            return self._clouds[key]
-
-    def cloud_cluster(self, name: str) -> CloudCluster | None:
-        """The cluster on its cloud; None when it is known not to exist."""
-        return self.cloud(name).observe(self.ref(name))
-
-    def kubeconfig(self, name: str) -> Mapping[str, object]:
-        """Raises NotReadyError while the API isn't there, ConfigError for a kubeconfig that is missing or broken."""
-        ref = self.ref(name)
-        if ref.source != "Existing":
-            return self.cloud(name).credentials(ref)
-        return self.world.kubeconfig(name, self._secret(name))
-
-    def _secret(self, name: str) -> tuple[str, str]:
-        cluster = self.fleet.clusters.get(name)
-        existing = cluster.spec.cluster.existing if cluster else None
-        if existing is not None:
-            return existing.secret_ref.name, existing.secret_ref.key
-        record = self.records.read(name)
-        secret, _, key = (record.kubeconfig if record else "").partition("/")
-        return secret, key
-
-    def client(self, name: str) -> ClusterClient:
-        with self._lock:
-            if name not in self._clients:
-                self._clients[name] = ClusterClient(self.kubeconfig(name), name=name)
-            return self._clients[name]
-
-    def helm(self, name: str) -> Helm:
-        """Helm on the cluster; holds the lease's descriptor, so that a helm that outlives us keeps others away."""
-        held = self._leases.get(name)
-        with self._lock:
-            if name not in self._helms:
-                fds = (held.file.fd,) if held else ()
-                self._helms[name] = Helm(self.world.helm(), self.kubeconfig(name), cluster=name, pass_fds=fds)
-            return self._helms[name]
 
     # Writing
 
@@ -313,6 +237,12 @@ class Session:
         if record != before:
             self.records.write(record)
 
+    def leave(self, name: str) -> None:
+        """After its prune: nothing of ours stands on the cluster, so our Lease there goes with the session."""
+        held = self._leases.get(name)
+        if held is not None:
+            held.leave = True
+
     def forget_pool(self, name: str, pool: str) -> None:
         """After its prune: the record no longer holds what the pool was made for."""
         record = self.records.read(name)
@@ -354,7 +284,7 @@ class Session:
 
     def _kinds(self, name: str, lists: tuple[Component, ...]) -> tuple[tuple[str, str], ...]:
         """The kinds of our own manifests on this source, those of CRDs included."""
-        found = [(c.api_version, c.kind) for component in lists for c in _own_kinds(component)]
+        found = [kind for component in lists for kind in sorted(_own_kinds(component))]
         if name in self.fleet.clusters:
             plan = self.plan(name)
             found += [(b["apiVersion"], b["kind"]) for c in plan.installed for b in (*c.prepares, *c.manifests)]
@@ -397,7 +327,7 @@ class Session:
             observed = dict(zip(names, pool.map(self.recent, names), strict=True))
         return plan_fleet(self.fleet, overlay=self.settings.overlay(), observed=observed)
 
-    # Waiting and the end
+    # Waiting
 
     def left(self) -> float:
         """Seconds until the run's one deadline; 0 when it has passed."""
@@ -412,29 +342,28 @@ class Session:
             time.sleep(min(pause, self.left()))
             pause = min(pause * 1.5, 5.0)
 
-    def close(self) -> None:
-        """Lets go of every lease and client."""
-        for held in self._leases.values():
-            held.release()
-        for helm in self._helms.values():
-            helm.close()
-        for client in self._clients.values():
-            client.close()
-        self._leases.clear()
-        self._helms.clear()
-        self._clients.clear()
 
-
-def _own_kinds(component: Component) -> tuple[CustomResource, ...]:
-    return tuple(w.resource for w in component.workloads if w.resource is not None and w.resource.values_root is None)
+def _own_kinds(component: Component) -> set[tuple[str, str]]:
+    """The kinds of the component's own manifests, whatever cluster they are made for. It doesn't ask a plan: what is
+    left over of a cluster that no manifest names any more must be found too."""
+    found = {
+        (w.resource.api_version, w.resource.kind)
+        for w in component.workloads
+        if w.resource is not None and w.resource.values_root is None
+    }
+    if isinstance(component.manifests, Same):
+        found |= {(str(b["apiVersion"]), str(b["kind"])) for b in component.manifests.value}
+    elif component.manifests is not None and component.pin is None:
+        found |= {("apps/v1", w.kind) for w in component.workloads if w.kind in WORKLOAD_KINDS}
+    return found
 
 
 @contextmanager
 def open_session(
-    settings: Settings, fleet: Fleet, *, wait: float = 0.0, world: World | None = None
+    settings: Settings, fleet: Fleet, *, wait: float = 0.0, world: World | None = None, tally: Tally | None = None
 ) -> Iterator[Session]:
     """A session on the configured world, closed whatever happens."""
-    session = Session(settings, fleet, world or open_world(settings), wait=wait)
+    session = Session(settings, fleet, world or open_world(settings), wait=wait, tally=tally)
     try:
         yield session
     finally:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -23,16 +24,19 @@ ROOT = Path(__file__).resolve().parent.parent
 class Settings:
     """`fleet` holds the folders of manifests; `home` the lab's state, the default Dagster instance, records and locks;
     `chart_mirror` a folder or URL prefix of chart archives, empty for the charts' own repositories; `components` the
-    site's overlay, None for none; `secrets` a folder NAMESPACE/NAME/KEY, None for none; `webserver` the Dagster webserver's
-    address, empty where it isn't told; `grace` the seconds that a young node is left out of audits; `lab_kind` says what
-    answers the lab clusters' APIs: the embedded server, or real control planes."""
+    site's overlay, None for none; `secrets` a folder NAMESPACE/NAME/KEY, the kubeconfig file of a management cluster, or
+    `in-cluster`, empty for none; `kubeconfigs` the files and contexts of clusters that have one of their own, by the
+    cluster's name as `variable` writes it; `webserver` the Dagster webserver's address, empty where it isn't told; `grace`
+    the seconds that a young node is left out of audits; `lab_kind` says what answers the lab clusters' APIs: the embedded
+    server, or real control planes."""
 
     fleet: tuple[Path, ...]
     target: Target
     home: Path
     chart_mirror: str = ""
     components: Path | None = None
-    secrets: Path | None = None
+    secrets: str = ""
+    kubeconfigs: Mapping[str, tuple[Path, str]] = field(default_factory=dict)
     webserver: str = ""
     reconcile: bool = False
     grace: float = 120.0
@@ -77,13 +81,32 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
         home=home.expanduser().resolve(),
         chart_mirror=env.get("MODELPLANE_CHART_MIRROR", ""),
         components=Path(env["MODELPLANE_COMPONENTS"]) if "MODELPLANE_COMPONENTS" in env else None,
-        secrets=Path(env["MODELPLANE_SECRETS"]) if "MODELPLANE_SECRETS" in env else None,
+        secrets=env.get("MODELPLANE_SECRETS", ""),
+        kubeconfigs=_kubeconfigs(env),
         webserver=env.get("MODELPLANE_WEBSERVER", ""),
         reconcile=env.get("MODELPLANE_RECONCILE") == "1",
         # A node of the lab is whole in a second or two; a real one takes minutes to pull its daemons' images.
         grace=_seconds("MODELPLANE_GRACE", env.get("MODELPLANE_GRACE", "120" if target == "live" else "2")),
         lab_kind=_lab_kind(env),
     )
+
+
+def variable(cluster: str) -> str:
+    """A cluster's name as the end of its environment variable: `metal-dallas` is METAL_DALLAS."""
+    return re.sub(r"[^A-Z0-9]", "_", cluster.upper())
+
+
+def _kubeconfigs(env: Mapping[str, str]) -> dict[str, tuple[Path, str]]:
+    """MODELPLANE_KUBECONFIG_<CLUSTER> names a file, MODELPLANE_CONTEXT_<CLUSTER> a context of it other than the current."""
+    start = "MODELPLANE_KUBECONFIG_"
+    return {
+        name.removeprefix(start): (
+            Path(value).expanduser(),
+            env.get("MODELPLANE_CONTEXT_" + name.removeprefix(start), ""),
+        )
+        for name, value in sorted(env.items())
+        if name.startswith(start) and value
+    }
 
 
 def _target(env: Mapping[str, str]) -> Target:

@@ -4,14 +4,16 @@ and nowhere else."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from modelplane_dagster.errors import ConfigError
 from modelplane_dagster.findings import finding
 from resources.clouds import make_cloud
-from resources.secrets import CONTROL_NAMESPACE, FolderSecrets, NoSecrets, Secrets, parse_kubeconfig
+from resources.kubeconfig import parse_kubeconfig
+from resources.secrets import CONTROL_NAMESPACE, Secrets, open_secrets, read_kubeconfig
+from resources.settings import variable
 from resources.tools import helm_path
 
 if TYPE_CHECKING:
@@ -43,10 +45,12 @@ class World(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LiveWorld:
-    """Real clouds and clusters."""
+    """Real clouds and clusters. `kubeconfigs` holds (file, context) of clusters that have a kubeconfig of their own, which
+    goes before their manifest's secret reference; an empty context is the file's current one."""
 
     secrets: Secrets
     chart_mirror: str = ""
+    kubeconfigs: Mapping[str, tuple[Path, str]] = field(default_factory=dict)
 
     def cloud(self, source: str, account: Account) -> Cloud:
         secret = account.config.secret if account.config else None
@@ -57,23 +61,26 @@ class LiveWorld:
 
     def kubeconfig(self, cluster: str, secret: tuple[str, str]) -> Mapping[str, Any]:
         name, key = secret
-        where = f"{CONTROL_NAMESPACE}/{name}/{key}"
         subject = f"cluster/{cluster}"
+        own = self.kubeconfigs.get(variable(cluster))
         try:
+            if own is not None:
+                return read_kubeconfig(own[0], subject, context=own[1])
             data = self.secrets.read(CONTROL_NAMESPACE, name, key)
         except ConfigError as error:
-            raise ConfigError(
-                error.message, findings=(finding("KubeconfigMissing", subject, error.message),)
-            ) from error
-        return parse_kubeconfig(data, subject, where)
+            if error.findings:
+                raise
+            found = finding("KubeconfigMissing", subject, error.message)
+            raise ConfigError(error.message, findings=(found,)) from error
+        folder = self.secrets.folder(CONTROL_NAMESPACE, name)
+        return parse_kubeconfig(data, subject, f"{CONTROL_NAMESPACE}/{name}/{key}", folder=folder)
 
     def helm(self) -> Path:
         return helm_path()
 
 
 def live_world(settings: Settings) -> LiveWorld:
-    secrets: Secrets = FolderSecrets(settings.secrets) if settings.secrets else NoSecrets()
-    return LiveWorld(secrets, settings.chart_mirror)
+    return LiveWorld(open_secrets(settings.secrets), settings.chart_mirror, settings.kubeconfigs)
 
 
 def open_world(settings: Settings) -> World:

@@ -62,6 +62,11 @@ def _show(planned: PrunePlan, form: str, *, done: bool) -> None:
         out.print(Text(f"  the chart's own hooks take along: {line}", "yellow"), overflow="fold")
     for line in planned.users:
         out.print(Text(f"  in use: {line}", "red"), overflow="fold")
+    if planned.stays:
+        out.print("  stays on the cluster; where nothing else uses it, remove it with", markup=False)
+    for line in planned.stays:
+        # One line each, however long: it is there to be copied.
+        out.print(f"    {line}", markup=False, soft_wrap=True)
     empty = len(planned.goes) == 1 and planned.goes[0].startswith("nothing")
     if not done and not planned.users and not empty:
         out.print(

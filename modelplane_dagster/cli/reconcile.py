@@ -78,7 +78,7 @@ def sentence(outcome: Outcome) -> str:
     return (
         f"{done} of {len(clusters)} clusters converged, {serving} of {len(outcome.look.models)} deployments serve; "
         f"{outcome.passes} passes in {outcome.seconds:.1f} s (runs {outcome.dagster_seconds:.1f} s, looking "
-        f"{outcome.observe_seconds:.1f} s)."
+        f"{outcome.observe_seconds:.1f} s). To clusters: {outcome.tally.total.sentence()}."
     )
 
 
@@ -95,6 +95,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         ],
         "orphans": [o.as_dict() for o in look.plan.orphans],
         "failures": list(outcome.failures),
+        "calls": outcome.tally.as_dict(),
     }
 
 

@@ -145,6 +145,8 @@ class Component:
     spec of the custom resources among `manifests` that an operator makes workloads from. `manifests` are objects of ours,
     applied server-side, alone or after the chart is installed. `publishes` is the driver whose slices its daemons
     publish, `publishes_more` what a site's overlay adds to it. `device_classes` are those that it creates.
+    `crds` are those that its chart brings. `crds_need_apply` says that they stand in its `crds/` folder and no hook of the
+    chart upgrades them: Helm doesn't, so they are applied before an upgrade to another version.
     `takes_along` says, for prune, what the chart's own hooks delete beyond its release."""
 
     key: str

@@ -10,6 +10,7 @@ from modelplane_dagster.actions import component_drift
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster_plan import ClusterPlan, object_digests, values_digest
 from modelplane_dagster.components.types import JoinedComponent
+from modelplane_dagster.errors import ConflictError
 from modelplane_dagster.findings import Finding
 from modelplane_dagster.observed import ObservedComponent
 from modelplane_dagster.placement.workloads import DIGEST_ANNOTATION
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 PARALLEL = 4
 # How long Helm waits for a chart that others depend on to become healthy.
 HELM_WAIT = 120.0
+# The field manager that the helm command writes under.
+HELM = "helm"
 
 
 def ensure_base(session: Session, name: str) -> StepResult:
@@ -185,10 +188,15 @@ def _install(
             record = pending_record(client, seen.release, seen.namespace)
             if record is not None:
                 clear_pending(client, record)
+        chart = chart_ref(component.pin, mirror=session.world.chart_mirror)
+        if component.crds_need_apply and seen is not None and seen.chart and seen.version != component.pin.version:
+            for crd in session.helm(plan.name).crds(chart):
+                apply_crd(client, crd)
+            session.write(admission)
         depended = any(component.key in other.component.depends_on for other in plan.installed)
         session.helm(plan.name).upgrade_install(
             component.release,
-            chart_ref(component.pin, mirror=session.world.chart_mirror),
+            chart,
             component.namespace,
             joined.values,
             wait="ready" if depended else "none",
@@ -197,6 +205,17 @@ def _install(
         session.write(admission)
     apply_objects(client, joined.key, joined.manifests)
     session.forget(plan.name)
+
+
+def apply_crd(client: ClusterClient, body: dict[str, Any]) -> None:
+    """A chart's CRD, which Helm installs once and never upgrades. Where nobody but Helm holds what changes, it holds it from
+    that first install of ours, and so it is taken over. Raises ConflictError for any other owner."""
+    try:
+        client.apply(body)
+    except ConflictError as error:
+        if error.owners != (HELM,):
+            raise
+        client.apply(body, force=True)
 
 
 def apply_objects(client: ClusterClient, key: str, bodies: Iterable[Mapping[str, Any]]) -> None:

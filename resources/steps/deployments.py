@@ -202,4 +202,5 @@ def retire_replica(client: ClusterClient, namespace: str, name: str, ordinal: in
         if kind == "LeaderWorkerSet" and not client.serves(api_version, kind):
             continue
         for body in client.list(api_version, kind, namespace=namespace, labels=selector):
-            client.delete(api_version, kind, body["metadata"]["name"], namespace=namespace)
+            metadata = body["metadata"]
+            client.delete(api_version, kind, metadata["name"], namespace=namespace, uid=metadata["uid"])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from modelplane_dagster.errors import (
+    AccessError,
     CloudBusyError,
     CloudCapacityError,
     CloudCredentialsError,
@@ -67,6 +68,7 @@ _TELL: tuple[tuple[type[ModelplaneError], State, str], ...] = (
     (CloudNameTakenError, "failed", "NameTaken"),
     (CloudError, "failed", "RequestRejected"),
     (NotReadyError, "pending", "Pending"),
+    (AccessError, "failed", "CredentialsRefused"),
     (UnreadableError, "failed", "ReadFailed"),
     (HelmError, "failed", "InstallFailed"),
     (ConflictError, "failed", "ComponentsConflict"),
@@ -79,9 +81,21 @@ def described(subject: str, error: ModelplaneError) -> StepResult:
     """The error as a result, where it can be described."""
     for kind, state, code in _TELL:
         if isinstance(error, kind):
-            own = error.findings or (finding(code, subject, error.message),)
+            own = error.findings or (_told(subject, code, error),)
             return StepResult(subject, state, error.message, findings=own)
     raise error
+
+
+def _told(subject: str, code: str, error: ModelplaneError) -> Finding:
+    if isinstance(error, KubernetesError) and error.write:
+        return finding("WriteRefused", subject, error.message)
+    if isinstance(error, ConflictError) and error.owners:
+        fix = (
+            f"Have {' and '.join(error.owners)} let go of what is named, or give the component the same value in "
+            "MODELPLANE_COMPONENTS; `kubectl get -o yaml --show-managed-fields` shows who owns what."
+        )
+        return finding(code, subject, error.message, fix=fix)
+    return finding(code, subject, error.message)
 
 
 def recorded(subject: str, step: Callable[[], StepResult]) -> StepResult:

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from modelplane_dagster.errors import ConfigError, ConflictError, KubernetesError, UnreadableError
+from modelplane_dagster.errors import ConfigError, ConflictError, KubernetesError, NotReadyError, UnreadableError
 from resources.kubernetes import Calls, ClusterClient
-from tests.cluster_client.server import DROP, Script, scripted
+from tests.cluster_client.server import CUT, DROP, Script, scripted
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr("resources.kubernetes.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("resources.kubernetes_requests.time.sleep", lambda _seconds: None)
 
 
 def client(script: Script) -> ClusterClient:
@@ -38,6 +38,44 @@ def test_a_list_follows_the_pages_and_names_the_kind_of_each_item():
             "/api/v1/nodes?limit=1&labelSelector=a%3Db&continue=more",
         ]
         assert one.calls == Calls(reads=2)
+
+
+def test_a_list_that_expires_between_pages_is_read_again_from_the_start():
+    first = {"items": [node("a"), node("gone")], "metadata": {"continue": "more"}}
+    expired = (410, status(410, "Expired", "the continue token is too old"))
+    whole = {"items": [node("a"), node("b")], "metadata": {"resourceVersion": "9"}}
+    with scripted((200, first), expired, (200, whole)) as script:
+        one = client(script)
+        items, version = one.list_versioned("v1", "Node", page=2)
+        assert ([i["metadata"]["name"] for i in items], version) == (["a", "b"], "9")
+        assert [path for _, path, _, _ in script.asked] == [
+            "/api/v1/nodes?limit=2",
+            "/api/v1/nodes?limit=2&continue=more",
+            "/api/v1/nodes",
+        ]
+        assert one.lists == {("Node", ""): 1}
+
+
+def test_a_list_that_keeps_expiring_is_unreadable():
+    expired = (410, status(410, "Expired", "too old"))
+    with scripted(expired, expired) as script, pytest.raises(UnreadableError, match="a list of Node expired"):
+        client(script).list("v1", "Node")
+
+
+def test_a_namespace_that_is_terminating_is_waited_for():
+    causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
+    answer = status(403, "Forbidden", "unable to create new content in namespace n", causes=causes)
+    with scripted((403, answer)) as script, pytest.raises(NotReadyError, match="namespace n"):
+        client(script).create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}})
+
+
+def test_a_refusal_of_the_user_says_what_to_grant():
+    text = 'secrets is forbidden: User "trial" cannot list resource "secrets" in API group ""'
+    with scripted((403, status(403, "Forbidden", text))) as script, pytest.raises(KubernetesError) as caught:
+        client(script).list("v1", "Secret")
+    assert [(f.code, f.subject, f.message) for f in caught.value.findings] == [
+        ("PermissionMissing", "cluster/one", f"Cluster one: {text}")
+    ]
 
 
 def test_a_missing_object_is_none_and_a_failed_read_is_not():
@@ -83,7 +121,7 @@ def test_discovery_finds_custom_resources_once():
         ]
 
 
-@pytest.mark.parametrize("fault", [(DROP, {}), (429, {}), (500, {}), (503, {})])
+@pytest.mark.parametrize("fault", [(DROP, {}), (CUT, {}), (429, {}), (500, {}), (503, {})])
 def test_reads_and_applies_are_repeated(fault):
     with scripted(fault, (200, node("a")), fault, (200, node("a"))) as script:
         one = client(script)
@@ -118,17 +156,19 @@ def test_a_refused_connection_is_unreadable():
         ClusterClient(gone).server_version()
 
 
-def test_an_apply_conflict_names_manager_and_fields():
+@pytest.mark.parametrize("details", [{"name": "c", "kind": "configmaps"}, {}])
+def test_an_apply_conflict_names_object_manager_and_fields(details):
     causes = [
         {"reason": "FieldManagerConflict", "message": 'conflict with "ops" using apps/v1', "field": ".spec.b"},
         {"reason": "FieldManagerConflict", "message": 'conflict with "ops" using apps/v1', "field": ".spec.a"},
         {"reason": "FieldManagerConflict", "message": 'conflict with "helm"', "field": ".data.x"},
     ]
-    answer = status(409, "Conflict", "Apply failed", name="c", kind="configmaps", causes=causes)
+    answer = status(409, "Conflict", "Apply failed", **details, causes=causes)
     with scripted((409, answer)) as script:
         with pytest.raises(ConflictError) as caught:
             client(script).apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}})
-        assert str(caught.value) == "Cluster one: configmaps c: helm owns .data.x; ops owns .spec.a, .spec.b."
+        assert str(caught.value) == "Cluster one: ConfigMap n/c: helm owns .data.x; ops owns .spec.a, .spec.b."
+        assert caught.value.owners == ("helm", "ops")
         assert script.asked[0][:3] == (
             "PATCH",
             "/api/v1/namespaces/n/configmaps/c?fieldManager=modelplane-dagster&force=false",

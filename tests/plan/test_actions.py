@@ -148,6 +148,10 @@ def test_how_a_component_differs(more: dict[str, Any], expected: str) -> None:
     assert component("dra-driver-cpu", **more) == expected.format(version=pin.version)
 
 
+def test_crds_that_helm_leaves_behind_are_told_of() -> None:
+    assert component("lws", version="0.0.1") == "lws 0.0.1 to lws v0.8.0, its CRDs first"
+
+
 def test_objects_of_our_own_are_compared_one_by_one() -> None:
     (own,) = [c for c in PLAN.installed if c.key == "dra-driver-cpu"]
     whole = object_digests(own)

@@ -8,8 +8,9 @@ import pytest
 
 from modelplane_dagster.errors import ConfigError, UnreadableError
 from modelplane_dagster.observed import Record
+from resources.kubeconfig import parse_kubeconfig
 from resources.records import Records
-from resources.secrets import FolderSecrets, NoSecrets, parse_kubeconfig
+from resources.secrets import FolderSecrets, NoSecrets
 
 RECORD = Record(
     name="c",
