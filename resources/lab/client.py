@@ -21,7 +21,7 @@ from resources.lab.home import KIND_FILE, LOG_FILE, PID_FILE, PORT_FILE, read_to
 from resources.lab.plane.assets import find_assets
 from resources.settings import LabKind
 
-_START = 20.0  # seconds until a new daemon answers
+_START = 60.0  # seconds until a new daemon answers; on a loaded machine its imports alone take twenty
 _STOP = 10.0  # seconds until a stopping daemon is gone
 _ANSWER = 10.0
 

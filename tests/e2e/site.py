@@ -23,7 +23,7 @@ from modelplane_dagster.manifests.fleet import Fleet
 from resources.files import load_fleet
 from resources.lab.client import LabClient, ensure_running, stop
 from resources.session import Session, open_session
-from resources.settings import Settings, from_environment
+from resources.settings import LabKind, Settings, from_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 EMPTY_SEED = "clusters: {}\n"
@@ -148,7 +148,7 @@ class Site:
 
 
 @contextmanager
-def site(folder: Path, *, seed: str = EMPTY_SEED) -> Iterator[Site]:
+def site(folder: Path, *, seed: str = EMPTY_SEED, kind: LabKind = "embedded") -> Iterator[Site]:
     """A started lab with an empty fleet; stopped at the end."""
     fleet, home = folder / "fleet", folder / "home"
     fleet.mkdir(parents=True)
@@ -157,6 +157,7 @@ def site(folder: Path, *, seed: str = EMPTY_SEED) -> Iterator[Site]:
         "MODELPLANE_HOME": str(home),
         "MODELPLANE_FLEET": str(fleet),
         "MODELPLANE_TARGET": "lab",
+        "MODELPLANE_LAB": kind,
         "MODELPLANE_GRACE": "1",
         "MODELPLANE_LAB_SEED": str(folder / "seed.yaml"),
         "DAGSTER_HOME": str(home / "dagster"),
@@ -165,7 +166,7 @@ def site(folder: Path, *, seed: str = EMPTY_SEED) -> Iterator[Site]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
-        ensure_running(home / "lab")
+        ensure_running(home / "lab", kind)
     try:
         yield Site(fleet, home, env)
     finally:
