@@ -6,7 +6,7 @@ The official client's typed parsing costs ten times what the JSON costs on large
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -58,6 +58,11 @@ class ClusterClient:
     def lists(self) -> Mapping[tuple[str, str], int]:
         """How often each kind was listed, by (kind, namespace); an empty namespace is the whole cluster."""
         return self._requests.lists
+
+    def guard(self, check: Callable[[], None]) -> None:
+        """Calls `check` before every write that leaves, repeated ones included: one that was held up for long must not
+        arrive when the cluster is another writer's. What it raises is raised in the write's place."""
+        self._requests.guard = check
 
     def close(self) -> None:
         self._requests.close()

@@ -231,7 +231,7 @@ def ground(folder: Path) -> Iterator[Ground]:
             "DAGSTER_HOME": str(home / "dagster"),
         }
         made = Ground(lab, Site(fleet, home, env))
-        until(lambda: (made.plane / "ports.json").exists(), "the plane's files")
+        until((made.plane / "ports.json").exists, "the plane's files")
         until(made.answers, "the API server ready")
         until(made.nodes, "the nodes")
         made.give(made.kubeconfig("user"))
