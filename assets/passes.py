@@ -63,7 +63,8 @@ class Look:
 @dataclass(slots=True)
 class Outcome:
     """`verdict` is the first that applies: invalid, refused, late, converged. Seconds are of wall time; `tally` holds what
-    was asked of each cluster, by all passes and looks."""
+    was asked of each cluster, by all passes and looks. `failures` are the sentences of what failed and hasn't been put
+    right."""
 
     look: Look
     verdict: Literal["converged", "refused", "late"]
@@ -77,9 +78,11 @@ class Outcome:
 
 @dataclass(slots=True)
 class _State:
-    """What the passes remember: each asset's last state, and when a cluster that makes no progress is asked again."""
+    """What the passes remember: each asset's last state, what the failed ones said, and when a cluster that makes no
+    progress is asked again."""
 
     assets: dict[dg.AssetKey, str] = field(default_factory=dict)
+    failed: dict[dg.AssetKey, str] = field(default_factory=dict)
     pause: dict[str, float] = field(default_factory=dict)
     at: dict[str, float] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
@@ -136,6 +139,8 @@ class Passes:
             before = time.monotonic()
             failures |= dict.fromkeys(self._converge(due, passes))
             spent += time.monotonic() - before
+        if not look.settled:
+            failures |= dict.fromkeys(self.state.failed.values())
         verdict: Literal["converged", "refused", "late"] = "converged" if look.settled else "late"
         if look.refused:
             verdict = "refused"
@@ -241,6 +246,9 @@ class Passes:
             made = event.step_materialization_data.materialization
             state = made.metadata.get("state")
             self.state.assets[made.asset_key] = str(state.value) if state is not None else "ready"
+            self.state.failed.pop(made.asset_key, None)
+            if self.state.assets[made.asset_key] == "failed":
+                self.state.failed[made.asset_key] = str(made.metadata["says"].value)
         self.history.take(result.all_events)
         return [self._said(e) for e in result.all_events if e.is_step_failure]
 

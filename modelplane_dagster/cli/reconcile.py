@@ -59,6 +59,9 @@ def command(paths: tuple[Path, ...], timeout: str, form: str) -> int:
     else:
         out = console()
         print_fleet(out, outcome.look)
+        for failure in outcome.failures:
+            out.print()
+            out.print(f"failed: {failure}", style="red", markup=False, overflow="fold")
         out.print()
         out.print(sentence(outcome))
     return status(outcome, invalid=has_errors(fleet.findings))

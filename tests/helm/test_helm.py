@@ -202,3 +202,40 @@ def test_a_missing_binary_is_the_users_to_fix(tmp_path):
 )
 def test_a_chart_comes_from_the_mirror_or_its_repository(repository, mirror, expected):
     assert chart_ref(Pin("x", repository, "1.0.0", "2026-11-30", "values"), mirror=mirror).arguments() == expected
+
+
+PLUGIN = {
+    "clusters": [],
+    "users": [
+        {
+            "name": "u",
+            "user": {
+                "exec": {"command": "p", "args": ["--x"], "env": [{"name": "N", "value": "env-123456789"}]},
+            },
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("said by the plugin\nError: context deadline exceeded\n", "Error: context deadline exceeded"),
+        ("Error: by the plugin\nError: UPGRADE FAILED: a\n  b\n", "Error: UPGRADE FAILED: a\n  b"),
+        ("Error: UPGRADE FAILED: got env-123456789", "Error: UPGRADE FAILED: got (hidden)"),
+        ("only by the plugin\n", "helm upgrade ended with status 1"),
+    ],
+)
+def test_what_a_credential_plugin_says_on_helms_stderr_isnt_repeated(fake, said, expected):
+    fake.answers(upgrade=("", said, 1))
+    with Helm(fake.binary, PLUGIN) as helm, pytest.raises(HelmError) as caught:
+        helm.upgrade_install("mp-x", ChartRef("x"), "x", {})
+    assert str(caught.value) == expected
+
+
+def test_processes_are_counted(fake, helm):
+    fake.answers(list=("[]", "", 0))
+    assert helm.processes == 0
+    helm.list()
+    helm.status("mp-x", "x")
+    assert helm.processes == 2

@@ -1,0 +1,85 @@
+"""A lab cluster as somebody's own: a process of its own with MODELPLANE_TARGET=live, another home, and a kubeconfig."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from resources.kubernetes import ClusterClient
+from tests.e2e.site import ROOT, Site, eventually, site
+
+OWN = ROOT / "examples" / "own" / "mine.yaml"
+SEED = """
+clusters:
+  mine:
+    version: "1.36.1"
+    nodes:
+    - {name: room, cpus: 8, memoryGiB: 32}
+    - name: worker
+      cpus: 8
+      memoryGiB: 32
+      labels: {modelplane.ai/pool: cpu, modelplane.ai/cpu: "true"}
+      taints: [{key: modelplane.ai/cpu, value: "true"}]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """`lab` is where the cluster really runs, `live` the process that knows nothing of it but a kubeconfig."""
+
+    lab: Site
+    live: Site
+
+    def client(self, manager: str = "somebody") -> ClusterClient:
+        """Who looks from outside, and isn't counted."""
+        return ClusterClient(self.lab.lab.kubeconfig("mine", "user"), name="mine", manager=manager)
+
+    def with_kubeconfig(self, config: Mapping[str, Any], name: str) -> Site:
+        """The same process with another kubeconfig."""
+        path = self.live.home.parent / f"{name}.kubeconfig"
+        path.write_text(yaml.safe_dump(dict(config)))
+        return replace(self.live, env={**self.live.env, "MODELPLANE_KUBECONFIG_MINE": str(path)})
+
+
+@contextmanager
+def own(folder: Path) -> Iterator[Own]:
+    with site(folder / "lab", seed=SEED) as lab:
+        fleet, home = folder / "fleet", folder / "live"
+        fleet.mkdir()
+        shutil.copy(OWN, fleet / "mine.yaml")
+        charts = folder / "charts"
+        shutil.copytree(lab.home / "lab" / "charts", charts)
+        env = {
+            "MODELPLANE_TARGET": "live",
+            "MODELPLANE_HOME": str(home),
+            "MODELPLANE_FLEET": str(fleet),
+            "MODELPLANE_GRACE": "1",
+            "MODELPLANE_CHART_MIRROR": str(charts),
+            "MODELPLANE_SECRETS": "",
+            "DAGSTER_HOME": str(home / "dagster"),
+        }
+        bare = Own(lab, Site(fleet, home, env))
+        made = Own(lab, bare.with_kubeconfig(lab.lab.kubeconfig("mine", "product"), "product"))
+        # The machines take a moment to join.
+        eventually(lambda: len(made.client().list("v1", "Node")) == 2, within=60.0)
+        yield made
+
+
+def names(client: ClusterClient) -> set[str]:
+    """Every object of the cluster but its events."""
+    groups = client._requests.read("/apis", {})["groups"]
+    found: set[str] = set()
+    for version in ["v1", *(g["preferredVersion"]["groupVersion"] for g in groups)]:
+        root = "/apis/" if "/" in version else "/api/"
+        for row in client._requests.read(root + version, {})["resources"]:
+            if "/" not in row["name"] and "list" in row["verbs"] and row["kind"] != "Event":
+                for body in client.list(version, row["kind"]):
+                    metadata = body["metadata"]
+                    found.add(f"{row['kind']} {metadata.get('namespace', '')}/{metadata['name']}")
+    return found

@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live.clusters import Own, names, own
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory) -> Iterator[Own]:
+    """A cluster that nothing of ours has ever touched."""
+    with own(tmp_path_factory.mktemp("own")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def converged(fresh) -> tuple[Own, set[str]]:
+    """The same after a reconcile, and what stood on it before."""
+    before = names(fresh.client())
+    ran = fresh.live.reconcile().clean()
+    assert (ran.status, ran.json["verdict"]) == (0, "converged"), ran.json
+    return fresh, before
