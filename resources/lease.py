@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.errors import ClusterBusyError, ConflictError, ModelplaneError
+from modelplane_dagster.findings import finding
 from resources.host import Host, place
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ KIND = ("coordination.k8s.io/v1", "Lease")
 NAME = "modelplane-dagster"
 NAMESPACE = "kube-system"
 DIGEST_ANNOTATION = "modelplane.ai/plan-digest"
+
+
+def busy(cluster: str, message: str) -> ClusterBusyError:
+    return ClusterBusyError(message, findings=(finding("ClusterBusy", f"cluster/{cluster}", message),))
 
 
 class FileLock:
@@ -59,7 +64,7 @@ class FileLock:
                 other = self._holder()
                 if time.monotonic() >= deadline:
                     msg = f"Another writer works on cluster {self._path.stem}: {other} (a process on this host)."
-                    raise ClusterBusyError(msg) from None
+                    raise busy(self._path.stem, msg) from None
                 if not told:
                     announce(f"cluster {self._path.stem} is held by {other}; waiting up to {wait:.0f} s")
                     told = True
@@ -105,11 +110,11 @@ class ClusterLease:
         """Raises ClusterBusyError when another writer took the Lease meanwhile, or may do so soon: it wasn't renewed in
         time."""
         if self.lost:
-            raise ClusterBusyError(self.lost)
+            raise busy(self.cluster, self.lost)
         since = self.host.clock() - self.renewed
         if self.client is not None and since > HOLD:
             msg = f"The lease of cluster {self.cluster} couldn't be renewed for {since:.0f} s, so another writer may take it."
-            raise ClusterBusyError(msg)
+            raise busy(self.cluster, msg)
 
     def release(self) -> None:
         self.stop.set()
@@ -186,7 +191,7 @@ def extend(lease: ClusterLease, client: ClusterClient, *, wait: float, announce:
                 f"Another writer works on cluster {lease.cluster}: {other}. It is taken over once it hasn't renewed its "
                 f"lease for {DURATION:.0f} s."
             )
-            raise ClusterBusyError(msg)
+            raise busy(lease.cluster, msg)
         if not told:
             announce(f"cluster {lease.cluster} is held by {other}; waiting up to {wait:.0f} s")
             told = True

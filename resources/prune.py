@@ -187,7 +187,9 @@ def _cluster(session: Session, name: str, *, unreachable: bool) -> PrunePlan:
         along = tuple(f"{c.key}: {c.takes_along}" for c in _own(session, name) if c.takes_along and c.key in components)
         stays = left_behind(session.client(name), _own(session, name), components)
     goes.append(f"the record of {name}")
-    return PrunePlan(subject, tuple(goes), along, users, stays, lambda: _delete_cluster(session, name, gone=unreachable))
+    return PrunePlan(
+        subject, tuple(goes), along, users, stays, lambda: _delete_cluster(session, name, gone=unreachable)
+    )
 
 
 def _delete_cluster(session: Session, name: str, *, gone: bool) -> None:
