@@ -22,6 +22,7 @@ from modelplane_dagster.errors import ConfigError, ConflictError, HelmError, Unr
 from resources.helm_text import conflict_in, last_lines, own_words, owners_in, secrets_in
 from resources.kubeconfig import secrets_of
 from resources.mortal import mortal
+from resources.obstacles import webhook_finding
 
 Values = Mapping[str, Any]
 Wait = Literal["none", "ready"]
@@ -297,7 +298,8 @@ class Helm:
         conflict = conflict_in(said)
         if conflict:
             raise ConflictError(f"{self._where()}: {conflict}", owners=owners_in(said))
-        raise HelmError(f"{said or f'helm {arguments[0]} ended with status {process.returncode}'}")
+        text = said or f"helm {arguments[0]} ended with status {process.returncode}"
+        raise HelmError(text, findings=webhook_finding(self._cluster, f"{self._where()}: {text}"))
 
     def _environment(self) -> dict[str, str]:
         """The process's own (cloud credentials and proxies are needed there), without what steers Helm or kubectl."""

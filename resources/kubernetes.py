@@ -12,10 +12,11 @@ from urllib.parse import quote
 
 import urllib3
 
-from modelplane_dagster.errors import ConfigError, KubernetesError, UnreadableError
+from modelplane_dagster.errors import ConfigError, KubernetesError, NotReadyError, UnreadableError
 from resources.kubernetes_errors import api_error
 from resources.kubernetes_kinds import KNOWN, ResourceType
 from resources.kubernetes_requests import Body, Calls, Method, Reload, Requests
+from resources.obstacles import terminating
 
 __all__ = ["Bodies", "Body", "Calls", "ClusterClient"]
 FIELD_MANAGER = "modelplane-dagster"
@@ -253,7 +254,11 @@ class ClusterClient:
             query["force"] = "true" if force else "false"
         if dry_run:
             query["dryRun"] = "All"
-        return self._requests.write(method, path, body, query=query, content=content, repeat=repeat, what=what)
+        try:
+            return self._requests.write(method, path, body, query=query, content=content, repeat=repeat, what=what)
+        except NotReadyError as error:
+            namespace = str((body.get("metadata") or {}).get("namespace") or "") if isinstance(body, dict) else ""
+            raise terminating(self, namespace) or error from error
 
     # Paths
 

@@ -20,6 +20,7 @@ from modelplane_dagster.placement.workloads import (
     endpoint,
     replica_objects,
 )
+from resources.obstacles import refused_pods, webhook_finding
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
@@ -110,8 +111,10 @@ def _replica(
     row |= {"ready": ready, "pods": wanted}
     if ready < wanted:
         why = f"{ready} of {wanted} engine pods of {name} are ready on {replica.cluster}"
-        told = finding("NotServing", subject, why)
-        return pending(subject, why, findings=(told,), changed=changed), row
+        if refused := refused_pods(client, namespace):
+            why = f"{why}; {refused}"
+        told = (finding("NotServing", subject, why), *webhook_finding(replica.cluster, why))
+        return pending(subject, why, findings=told, changed=changed), row
     return StepResult(subject, "ready", f"serves on {replica.cluster}", changed=changed), row
 
 

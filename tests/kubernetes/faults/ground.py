@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from resources.kubernetes import ClusterClient
-from tests.e2e.site import Site, site
+from tests.e2e.site import Ran, Site, site
 
 NAME = "metal"
 NAMESPACE = "faults"
@@ -68,7 +68,7 @@ spec:
             devices: [{name: cpu, count: 1, selectors: [{cel: device.driver == "dra.cpu"}]}]
           template:
             spec:
-              containers: [{name: engine, image: "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.27.1"}]
+              containers: [{name: engine, image: "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.27.1", args: [--port=8000]}]
 """
 
 
@@ -199,10 +199,33 @@ def standing(api: ClusterClient) -> Standing:
     return Standing({name: tuple(s for _, s in sorted(rows)) for name, rows in sorted(releases.items())}, uids)
 
 
-def once(before: Standing, after: Standing) -> None:
-    """Nothing deleted, nothing made anew, no release installed a second time."""
-    assert {ref: uid for ref, uid in after.uids.items() if ref in before.uids} == dict(before.uids)
-    assert {n: s for n, s in after.releases.items() if s != ("deployed",)} == {}
+@contextmanager
+def kept(made: Ground, *, but: str = "", upgraded: str = "") -> Iterator[Standing]:
+    """Whatever happens inside, the cluster converges afterwards, with every object that was there before, none of them made
+    anew, and no release installed or taken away. `but` is a namespace that others empty meanwhile, `upgraded` a release that
+    has a new revision afterwards."""
+    before = made.stands()
+    yield before
+    converges(made)
+    after = made.stands()
+    wanted = {ref: uid for ref, uid in before.uids.items() if not but or but not in ref.split("/")}
+    assert {ref: after.uids.get(ref) for ref in wanted} == wanted
+    steady = {name: states for name, states in before.releases.items() if name != upgraded}
+    assert {name: states for name, states in after.releases.items() if name != upgraded} == steady
+    assert not upgraded or after.releases[upgraded][-1] == "deployed"
+
+
+def converges(made: Ground, timeout: str = "120s") -> Ran:
+    ran = made.live.reconcile(timeout).clean()
+    assert (ran.status, ran.json["verdict"], ran.json["findings"]) == (0, "converged", []), ran.json
+    return ran
+
+
+def late(ran: Ran) -> dict[str, tuple[str, str, str]]:
+    """Of a reconcile that ended late: code, to subject, message and fix of what stood in the way."""
+    assert (ran.clean().status, ran.json["verdict"]) == (4, "late"), ran
+    findings = [*ran.json["findings"], *(f for c in ran.json["clusters"] for f in c["findings"])]
+    return {f["code"]: (f["subject"], f["message"], f["fix"]) for f in findings}
 
 
 def until(holds: Callable[[], Any], what: str, *, within: float = 60.0) -> Any:
