@@ -16,7 +16,7 @@ from modelplane_dagster.errors import ConfigError, KubernetesError, NotReadyErro
 from resources.kubernetes_errors import api_error
 from resources.kubernetes_kinds import KNOWN, ResourceType
 from resources.kubernetes_requests import Body, Calls, Method, Reload, Requests
-from resources.obstacles import terminating
+from resources.obstacles import held_up
 
 __all__ = ["Bodies", "Body", "Calls", "ClusterClient"]
 FIELD_MANAGER = "modelplane-dagster"
@@ -258,7 +258,7 @@ class ClusterClient:
             return self._requests.write(method, path, body, query=query, content=content, repeat=repeat, what=what)
         except NotReadyError as error:
             namespace = str((body.get("metadata") or {}).get("namespace") or "") if isinstance(body, dict) else ""
-            raise terminating(self, namespace) or error from error
+            raise held_up(self, namespace, error) from error
 
     # Paths
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from modelplane_dagster.errors import NotReadyError, UnreadableError
+from modelplane_dagster.errors import ModelplaneError, NotReadyError
 from modelplane_dagster.findings import Finding, finding
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ def terminating(client: ClusterClient, namespace: str) -> NotReadyError | None:
     return NotReadyError(message, findings=(finding("NamespaceTerminating", f"cluster/{client.name}", message),))
 
 
+def held_up(client: ClusterClient, namespace: str, error: NotReadyError) -> NotReadyError:
+    """The error with what holds the namespace, where that can be read; else the error as it is."""
+    try:
+        return terminating(client, namespace) or error
+    except ModelplaneError:
+        return error
+
+
 def _held(namespace: Mapping[str, Any]) -> str:
     conditions = (namespace.get("status") or {}).get("conditions") or ()
     told = [
@@ -54,7 +62,7 @@ def refused_pods(client: ClusterClient, namespace: str) -> str:
     the events can't be read: they are a help and no evidence."""
     try:
         events = client.list("v1", "Event", namespace=namespace, fields="reason=FailedCreate")
-    except UnreadableError:
+    except ModelplaneError:
         return ""
     newest = max(events, key=_when, default=None)
     if newest is None:

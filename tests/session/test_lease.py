@@ -81,7 +81,9 @@ def test_a_second_process_waits_then_stops_and_names_the_holder(tmp_path: Path, 
         rf"Another writer works on cluster east: {re.escape(holder)}\d+/[0-9a-f]{{8}} \(a process on this host\)\.",
         busy.value.message,
     )
-    assert [re.sub(r"/\d+/[0-9a-f]{8};", "/N;", t) for t in told] == [f"cluster east is held by {holder}N; waiting up to 0 s"]
+    assert [re.sub(r"/\d+/[0-9a-f]{8};", "/N;", t) for t in told] == [
+        f"cluster east is held by {holder}N; waiting up to 0 s"
+    ]
 
 
 def test_other_clusters_are_not_held(tmp_path: Path, spawn: Spawn) -> None:

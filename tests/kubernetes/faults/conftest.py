@@ -61,7 +61,9 @@ def done(standing: Standing) -> int:
 
 
 def children(parent: int, name: str) -> list[int]:
-    told = subprocess.run(["ps", "-o", "pid=,comm=", "--ppid", str(parent)], capture_output=True, text=True, check=False)
+    told = subprocess.run(
+        ["ps", "-o", "pid=,comm=", "--ppid", str(parent)], capture_output=True, text=True, check=False
+    )
     return [int(line.split()[0]) for line in told.stdout.splitlines() if line.split()[1] == name]
 
 
