@@ -86,7 +86,9 @@ class Ground:
         return self.lab.home / "lab" / "planes" / NAME / "plane"
 
     def pid(self, process: str) -> int:
-        return int((self.plane / f"{process}.pid").read_text())
+        """Of the running process; its file is empty for a moment when it is started anew."""
+        path = self.plane / f"{process}.pid"
+        return int(until(lambda: path.exists() and path.read_text().strip(), f"{process}'s number"))
 
     def kill(self, process: str) -> int:
         """As a crash; the daemon starts it again by itself."""
