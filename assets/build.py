@@ -43,7 +43,7 @@ def build_defs(
     for namespace, name in sorted(fleet.deployments):
         pools = matching_pools(fleet, (namespace, name), offers)
         assets.append(model_asset(build, namespace, name, pools))
-    known = targets(key for asset in assets for key in asset.keys)
+    known = targets((key for asset in assets for key in asset.keys), fleet)
     converge = dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all(),

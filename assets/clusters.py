@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from assets.common import OWNERS, REQUIRES, SOURCE_KIND, Build
+from assets.common import OWNERS, SOURCE_KIND, Build
 from assets.devices import devices_asset, schedulable_asset
 from assets.keys import claimed, class_key, cluster_key, group, pool_key
 from assets.results import LABELS_AND_TAINTS, READY, check, finding_rows, materialised, picked, run_step, table
 from assets.session import of
+from assets.step import step_asset
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.cluster_plan import ClusterPlan, object_digests, values_digest
@@ -67,29 +68,7 @@ def _claimed_drivers(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
     key = claimed(plan.name)
     classes = sorted({p.class_name for p in plan.view.pools}) if plan.view else []
 
-    @dg.asset(
-        key=key,
-        deps=[class_key(c) for c in classes],
-        group_name=_group(plan),
-        owners=OWNERS,
-        kinds={"yaml", SOURCE_KIND.get(plan.source, "kubernetes")},
-        description=(
-            f"The DRA drivers that cluster {plan.name} ({plan.source or 'unknown source'}) claims, and why each is "
-            "claimed. Its checks are the gate: nothing below runs while one of them fails."
-        ),
-        metadata=build.manifest_line("InferenceCluster", plan.name),
-        check_specs=[
-            dg.AssetCheckSpec(
-                "supported_devices", asset=key, blocking=True, description="The source drives every claimed device."
-            ),
-            dg.AssetCheckSpec(
-                "placement_plan", asset=key, blocking=True, description="Every stack reaches its pools and no other."
-            ),
-            dg.AssetCheckSpec("manifests", asset=key, description="The cluster's manifests are clean."),
-        ],
-        required_resource_keys=REQUIRES,
-    )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         current = of(context).judged_or_planned(plan.name)
         rows = [
             {"driver": d, "pool": p.name, "class": p.class_name, "because": f"class {p.class_name} claims it"}
@@ -109,7 +88,30 @@ def _claimed_drivers(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(current.digest) if current.digest else None,
         )
 
-    return _asset
+    return step_asset(
+        step,
+        dg.AssetSpec(
+            key,
+            deps=[class_key(c) for c in classes],
+            group_name=_group(plan),
+            owners=OWNERS,
+            kinds={"yaml", SOURCE_KIND.get(plan.source, "kubernetes")},
+            description=(
+                f"The DRA drivers that cluster {plan.name} ({plan.source or 'unknown source'}) claims, and why each is "
+                "claimed. Its checks are the gate: nothing below runs while one of them fails."
+            ),
+            metadata=build.manifest_line("InferenceCluster", plan.name),
+        ),
+        [
+            dg.AssetCheckSpec(
+                "supported_devices", asset=key, blocking=True, description="The source drives every claimed device."
+            ),
+            dg.AssetCheckSpec(
+                "placement_plan", asset=key, blocking=True, description="Every stack reaches its pools and no other."
+            ),
+            dg.AssetCheckSpec("manifests", asset=key, description="The cluster's manifests are clean."),
+        ],
+    )
 
 
 def _ready_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
@@ -119,53 +121,37 @@ def _ready_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
 def _control_plane(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
     key = cluster_key(plan.name, "control_plane")
 
-    @dg.asset(
-        key=key,
-        deps=[claimed(plan.name)],
-        group_name=_group(plan),
-        owners=OWNERS,
-        kinds={"kubernetes", SOURCE_KIND[plan.source]},
-        description=(
-            f"The control plane of {plan.name}: requirements checked on a cluster of one's own, else provisioned or adopted "
-            f"on {plan.source}."
-        ),
-        metadata=build.manifest_line("InferenceCluster", plan.name, path=("spec", "cluster")),
-        check_specs=[
-            _ready_spec(key),
-            dg.AssetCheckSpec("requirements", asset=key, description="What an own cluster must bring."),
-        ],
-        required_resource_keys=REQUIRES,
-    )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: ensure_control_plane(of(context), plan.name))
         findings = [f for f in result.findings if f.code != "Pending"]
         return materialised(key, result, checks=[check("requirements", key, findings)], version=plan.digest)
 
-    return _asset
+    return step_asset(
+        step,
+        dg.AssetSpec(
+            key,
+            deps=[claimed(plan.name)],
+            group_name=_group(plan),
+            owners=OWNERS,
+            kinds={"kubernetes", SOURCE_KIND[plan.source]},
+            description=(
+                f"The control plane of {plan.name}: requirements checked on a cluster of one's own, else provisioned or adopted "
+                f"on {plan.source}."
+            ),
+            metadata=build.manifest_line("InferenceCluster", plan.name, path=("spec", "cluster")),
+        ),
+        [
+            _ready_spec(key),
+            dg.AssetCheckSpec("requirements", asset=key, description="What an own cluster must bring."),
+        ],
+    )
 
 
 def _pool(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsDefinition:
     key = pool_key(plan.name, pool.name)
     index = next(i for i, p in enumerate(plan.view.pools if plan.view else ()) if p.name == pool.name)
 
-    @dg.asset(
-        key=key,
-        deps=[claimed(plan.name), cluster_key(plan.name, "control_plane"), class_key(pool.class_name)],
-        group_name=_group(plan),
-        owners=OWNERS,
-        kinds={pool.role.value.lower() + "_pool", SOURCE_KIND[plan.source]},
-        description=f"Node pool {pool.name} of {plan.name}: role {pool.role.value}, class {pool.class_name}.",
-        metadata={
-            **build.manifest_line("InferenceCluster", plan.name, path=("spec", "nodePools", index)),
-            "request": dg.MetadataValue.json(SOURCES[plan.source].pool_request(plan.view, pool) if plan.view else {}),
-        },
-        check_specs=[
-            _ready_spec(key),
-            dg.AssetCheckSpec("labels_and_taints", asset=key, description="On the cloud and on the nodes."),
-        ],
-        required_resource_keys=REQUIRES,
-    )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: ensure_pool(of(context), plan.name, pool.name))
         return materialised(
             key,
@@ -174,26 +160,47 @@ def _pool(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsDefinitio
             version=plan.digest,
         )
 
-    return _asset
+    return step_asset(
+        step,
+        dg.AssetSpec(
+            key,
+            deps=[claimed(plan.name), cluster_key(plan.name, "control_plane"), class_key(pool.class_name)],
+            group_name=_group(plan),
+            owners=OWNERS,
+            kinds={pool.role.value.lower() + "_pool", SOURCE_KIND[plan.source]},
+            description=f"Node pool {pool.name} of {plan.name}: role {pool.role.value}, class {pool.class_name}.",
+            metadata={
+                **build.manifest_line("InferenceCluster", plan.name, path=("spec", "nodePools", index)),
+                "request": dg.MetadataValue.json(
+                    SOURCES[plan.source].pool_request(plan.view, pool) if plan.view else {}
+                ),
+            },
+        ),
+        [
+            _ready_spec(key),
+            dg.AssetCheckSpec("labels_and_taints", asset=key, description="On the cloud and on the nodes."),
+        ],
+    )
 
 
 def _serving_base(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
     key = cluster_key(plan.name, "serving_base")
 
-    @dg.asset(
-        key=key,
-        deps=[claimed(plan.name), cluster_key(plan.name, "control_plane")],
-        group_name=_group(plan),
-        owners=OWNERS,
-        kinds={"helm", "kubernetes"},
-        description=f"What every cluster gets, in order of dependence: {', '.join(c.key for c in plan.base)}.",
-        check_specs=[_ready_spec(key)],
-        required_resource_keys=REQUIRES,
-    )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         return materialised(key, run_step(lambda: ensure_base(of(context), plan.name)), version=_version(*plan.base))
 
-    return _asset
+    return step_asset(
+        step,
+        dg.AssetSpec(
+            key,
+            deps=[claimed(plan.name), cluster_key(plan.name, "control_plane")],
+            group_name=_group(plan),
+            owners=OWNERS,
+            kinds={"helm", "kubernetes"},
+            description=f"What every cluster gets, in order of dependence: {', '.join(c.key for c in plan.base)}.",
+        ),
+        [_ready_spec(key)],
+    )
 
 
 def _version(*components: JoinedComponent) -> str:
@@ -214,21 +221,22 @@ def _component(build: Build, plan: ClusterPlan, joined: JoinedComponent) -> dg.A
     pin = joined.component.pin
     what = f"chart {pin.chart} {pin.version}" if pin else "manifests"
 
-    @dg.asset(
-        key=key,
-        deps=deps,
-        group_name=_group(plan),
-        owners=OWNERS,
-        kinds={"helm" if pin else "yaml", "kubernetes"},
-        code_version=pin.version if pin else None,
-        description=f"{joined.key} ({what}) on {plan.name}: {joined.reason}.",
-        metadata={"serves": ", ".join(joined.serves), "values": dg.MetadataValue.json(joined.values)},
-        check_specs=[_ready_spec(key)],
-        required_resource_keys=REQUIRES,
-    )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         return materialised(
             key, run_step(lambda: ensure_component(of(context), plan.name, joined.key)), version=_version(joined)
         )
 
-    return _asset
+    return step_asset(
+        step,
+        dg.AssetSpec(
+            key,
+            deps=deps,
+            group_name=_group(plan),
+            owners=OWNERS,
+            kinds={"helm" if pin else "yaml", "kubernetes"},
+            code_version=pin.version if pin else None,
+            description=f"{joined.key} ({what}) on {plan.name}: {joined.reason}.",
+            metadata={"serves": ", ".join(joined.serves), "values": dg.MetadataValue.json(joined.values)},
+        ),
+        [_ready_spec(key)],
+    )

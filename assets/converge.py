@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.keys import claimed, cluster_of, model_key
+from assets.keys import claimed, class_key, cluster_of, model_key
 from assets.pauses import Pauses
 from assets.runs import ended_since, in_progress
 from assets.summaries import Seen, last_seen
 
 if TYPE_CHECKING:
     from assets.common import Build
+    from modelplane_dagster.manifests.fleet import Fleet
 
 JOB = "converge"
 MAX_RUNTIME = 1800
@@ -29,10 +30,11 @@ TOGETHER = 10
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The assets of every cluster, and the deployments by namespace and name."""
+    """The assets of every cluster, the deployments by namespace and name, and the classes that each cluster's pools name."""
 
     clusters: Mapping[str, tuple[dg.AssetKey, ...]]
     models: tuple[tuple[str, str], ...]
+    classes: Mapping[str, tuple[dg.AssetKey, ...]] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[dg.AssetKey, ...]:
@@ -40,7 +42,7 @@ class Targets:
         return (*clusters, *(model_key(*m) for m in self.models))
 
 
-def targets(keys: Iterable[dg.AssetKey]) -> Targets:
+def targets(keys: Iterable[dg.AssetKey], fleet: Fleet) -> Targets:
     clusters: dict[str, list[dg.AssetKey]] = {}
     models: list[tuple[str, str]] = []
     for key in keys:
@@ -49,7 +51,11 @@ def targets(keys: Iterable[dg.AssetKey]) -> Targets:
             clusters.setdefault(name, []).append(key)
         elif key.path[0] == "model":
             models.append((key.path[1], key.path[2]))
-    return Targets({name: tuple(clusters[name]) for name in sorted(clusters)}, tuple(sorted(models)))
+    classes = {
+        name: tuple(class_key(n) for n in dict.fromkeys(p.class_name for p in c.spec.node_pools) if n in fleet.classes)
+        for name, c in fleet.clusters.items()
+    }
+    return Targets({name: tuple(clusters[name]) for name in sorted(clusters)}, tuple(sorted(models)), classes)
 
 
 def converge_sensor(
@@ -120,7 +126,9 @@ def _model_wants(seen: Seen) -> bool:
 
 
 def _clusters_run(names: list[str], known: Targets) -> dg.RunRequest:
-    return _run([key for name in names for key in known.clusters[name]], "clusters", names)
+    """With the classes of their pools, which no run of their own would ever show."""
+    keys = [key for name in names for key in (*known.clusters[name], *known.classes.get(name, ()))]
+    return _run(list(dict.fromkeys(keys)), "clusters", names)
 
 
 def _run(keys: list[dg.AssetKey], what: str, names: list[str]) -> dg.RunRequest:

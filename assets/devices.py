@@ -4,10 +4,11 @@ from typing import Any
 
 import dagster as dg
 
-from assets.common import OWNERS, REQUIRES, Build
+from assets.common import OWNERS, Build
 from assets.keys import cluster_key, devices_key, group, pool_key
 from assets.results import DEVICE_CHECKS, READY, check, materialised, picked, run_step, table
 from assets.session import of
+from assets.step import step_asset
 from modelplane_dagster.cluster import PoolView
 from modelplane_dagster.cluster_plan import ClusterPlan
 from modelplane_dagster.plan_json import schedulable
@@ -20,50 +21,52 @@ def devices_asset(build: Build, plan: ClusterPlan, pool: PoolView) -> dg.AssetsD
     key = devices_key(plan.name, pool.name)
     serving = plan.serving(pool.name)
 
-    @dg.asset(
-        key=key,
-        deps=[pool_key(plan.name, pool.name), *(cluster_key(plan.name, c.key) for c in serving)],
-        group_name=group("clusters", plan.name),
-        owners=OWNERS,
-        kinds={"kubernetes", "dra"},
-        description=(
-            f"The devices that pool {pool.name} of {plan.name} publishes ({', '.join(pool.drivers) or 'none claimed'}), "
-            f"served by {', '.join(c.key for c in serving) or 'nothing'}."
-        ),
-        metadata=build.manifest_line("InferenceClass", pool.class_name, path=("spec", "devices")),
-        check_specs=[
-            dg.AssetCheckSpec(READY, asset=key, description="Every node publishes what its class declares."),
-            *(dg.AssetCheckSpec(name, asset=key, description=text) for name, (_, text) in DEVICE_CHECKS.items()),
-        ],
-        required_resource_keys=REQUIRES,
-    )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result = run_step(lambda: observe_devices(of(context), plan.name, pool.name))
         checks = [check(name, key, picked(result.findings, codes)) for name, (codes, _) in DEVICE_CHECKS.items()]
         return materialised(key, result, checks=checks, version=plan.digest)
 
-    return _asset
+    return step_asset(
+        step,
+        dg.AssetSpec(
+            key,
+            deps=[pool_key(plan.name, pool.name), *(cluster_key(plan.name, c.key) for c in serving)],
+            group_name=group("clusters", plan.name),
+            owners=OWNERS,
+            kinds={"kubernetes", "dra"},
+            description=(
+                f"The devices that pool {pool.name} of {plan.name} publishes ({', '.join(pool.drivers) or 'none claimed'}), "
+                f"served by {', '.join(c.key for c in serving) or 'nothing'}."
+            ),
+            metadata=build.manifest_line("InferenceClass", pool.class_name, path=("spec", "devices")),
+        ),
+        [
+            dg.AssetCheckSpec(READY, asset=key, description="Every node publishes what its class declares."),
+            *(dg.AssetCheckSpec(name, asset=key, description=text) for name, (_, text) in DEVICE_CHECKS.items()),
+        ],
+    )
 
 
 def schedulable_asset(build: Build, plan: ClusterPlan) -> dg.AssetsDefinition:
     key = cluster_key(plan.name, "schedulable_pools")
     pools = plan.view.pools if plan.view else ()
 
-    @dg.asset(
-        key=key,
-        deps=[devices_key(plan.name, p.name) for p in pools],
-        group_name=group("clusters", plan.name),
-        owners=OWNERS,
-        kinds={"kubernetes"},
-        description=f"What deployments are placed against on {plan.name}: every pool with its devices and nodes.",
-        check_specs=[dg.AssetCheckSpec(READY, asset=key, description="The cluster stands as its manifests say.")],
-        required_resource_keys=REQUIRES,
-    )
-    def _asset(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def step(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         result, rows = run_both(of(context), plan)
         return materialised(key, result, more={"pools": table(rows)}, version=plan.digest)
 
-    return _asset
+    return step_asset(
+        step,
+        dg.AssetSpec(
+            key,
+            deps=[devices_key(plan.name, p.name) for p in pools],
+            group_name=group("clusters", plan.name),
+            owners=OWNERS,
+            kinds={"kubernetes"},
+            description=f"What deployments are placed against on {plan.name}: every pool with its devices and nodes.",
+        ),
+        [dg.AssetCheckSpec(READY, asset=key, description="The cluster stands as its manifests say.")],
+    )
 
 
 def run_both(session: Session, plan: ClusterPlan) -> tuple[StepResult, list[dict[str, Any]]]:

@@ -6,9 +6,19 @@ which was more than half of a reconcile's time (measured on the demo fleet); the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.storage.event_log import SqliteEventLogStorage
+from sqlalchemy import create_engine
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+# How long, in seconds, a write waits for another process's: as long as Dagster's own.
+_BUSY = 30
 
 
 class History:
@@ -38,9 +48,40 @@ class History:
 
     def keep(self, instance: dg.DagsterInstance) -> None:
         """Writes them, materialisations first; nothing where no pass ran."""
-        for made in self._made.values():
-            instance.report_runless_asset_event(made)
-        for judged in self._judged.values():
-            instance.report_runless_asset_event(judged)
+        with _one_transaction(instance):
+            for made in self._made.values():
+                instance.report_runless_asset_event(made)
+            for judged in self._judged.values():
+                instance.report_runless_asset_event(judged)
         self._made.clear()
         self._judged.clear()
+
+
+@contextmanager
+def _one_transaction(instance: dg.DagsterInstance) -> Iterator[None]:
+    """On SQLite, all writes of the block go through one connection and transaction a database: Dagster makes an engine and a
+    connection for each of its statements, four times the processor time of the writes themselves (measured on 1.13.27).
+    Another storage is left as it is."""
+    storage = instance.event_log_storage
+    # There is no public way, so another Dagster may not have this one: the writes are then only slower.
+    connect = getattr(storage, "_connect", None)
+    if not isinstance(storage, SqliteEventLogStorage) or connect is None:
+        yield
+        return
+    opened: dict[str, Connection] = {}
+    with ExitStack() as stack:
+
+        @contextmanager
+        def kept(shard: str) -> Iterator[Connection]:
+            if shard not in opened:
+                with connect(shard):
+                    # Makes the database where it isn't there yet.
+                    pass
+                engine = create_engine(storage.conn_string_for_shard(shard), connect_args={"timeout": _BUSY})
+                stack.callback(engine.dispose)
+                opened[shard] = stack.enter_context(engine.begin())
+            yield opened[shard]
+
+        storage._connect = kept  # type: ignore[method-assign]  # taken back below
+        stack.callback(lambda: storage.__dict__.pop("_connect"))
+        yield

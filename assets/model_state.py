@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from modelplane_dagster.audit.cpu_room import charges
 from modelplane_dagster.known import Known
-from modelplane_dagster.placement.workloads import replica_objects
+from modelplane_dagster.placement.workloads import replica_variants
 
 if TYPE_CHECKING:
     from modelplane_dagster.observed import ObservedReplica
@@ -64,8 +65,10 @@ def _stale(plan: FleetPlan, placement: Placement, live: Mapping[str, list[Observ
         count[replica.cluster] += 1
         if view is None:
             continue
-        planned = replica_objects((*key,), plan.fleet.deployments[key], replica, view, ordinal=ordinal).digest
-        if all(r.digest != planned for r in live.get(replica.cluster, ())):
+        seen = (plan.observed or {}).get(replica.cluster)
+        charged = charges(view, seen.live if seen is not None else None)
+        may = replica_variants(key, plan.fleet.deployments[key], replica, view, ordinal=ordinal, charges=charged)
+        if all(r.digest not in {o.digest for o in may} for r in live.get(replica.cluster, ())):
             return replica.cluster
     return ""
 

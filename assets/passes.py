@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import dagster as dg
@@ -22,6 +23,7 @@ from assets.keys import claimed, class_key, cluster_key, cluster_of, model_key, 
 from assets.model_state import ModelState, model_state
 from assets.results import READY, findings_in
 from assets.run import execute
+from assets.scratch import scratch_instance
 from modelplane_dagster.findings import Finding, Severity
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
@@ -106,12 +108,21 @@ class Passes:
         self.instance = instance
         self.tell = tell
         self.tally = Tally()
-        self.defs = build_defs(fleet, settings, world, self.tally)
-        self.job = self.defs.resolve_job_def(JOB)
-        self.keys = sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
         self.state = _State()
-        self.scratch = dg.DagsterInstance.ephemeral()
         self.history = History()
+
+    # A fleet that stands as planned needs neither graph nor run.
+    @cached_property
+    def job(self) -> dg.JobDefinition:
+        return build_defs(self.fleet, self.settings, self.world, self.tally).resolve_job_def(JOB)
+
+    @cached_property
+    def keys(self) -> list[dg.AssetKey]:
+        return sorted(self.job.asset_layer.executable_asset_keys, key=lambda k: tuple(k.path))
+
+    @cached_property
+    def scratch(self) -> dg.DagsterInstance:
+        return scratch_instance()
 
     def run(self, timeout: float) -> Outcome:
         """Until everything is converged, or refused, or `timeout` seconds are over. What the passes saw last is kept in the
@@ -120,7 +131,8 @@ class Passes:
             return self._run(timeout)
         finally:
             self.history.keep(self.instance)
-            self.scratch.dispose()
+            if "scratch" in vars(self):
+                self.scratch.dispose()
 
     def _run(self, timeout: float) -> Outcome:
         start = time.monotonic()

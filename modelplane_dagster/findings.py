@@ -82,6 +82,11 @@ def finding(
     return Finding(code, severity or Severity(row.severity), subject, message, fix or row.fix, place)
 
 
+def file_subject(path: str) -> str:
+    """`file/PATH`; an absolute path's first slash is the subject's own. The finding's place has the path as it was given."""
+    return f"file/{path.lstrip('/')}"
+
+
 def has_errors(findings: Iterable[Finding]) -> bool:
     return any(f.severity is Severity.ERROR for f in findings)
 

@@ -14,10 +14,11 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """`why` is a sentence: what was read and what came back. `findings` says what to do about it; empty where the
-    sentence is all that is known."""
+    sentence is all that is known. `coming`: nothing failed, it is only not there yet, and `why` names what is waited for."""
 
     why: str
     findings: tuple[Finding, ...] = ()
+    coming: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,9 @@ class ObservedReplica:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What we wrote down when we last changed the cluster: enough to find, list and prune it once its manifest is gone."""
+    """What we wrote down when we last changed the cluster: enough to find, list and prune it once its manifest is gone.
+    `deployments` names (namespace, name) of which a replica was ever given to it and not seen to go; None where that was
+    never written down."""
 
     name: str
     source: str
@@ -85,6 +87,7 @@ class Record:
     pools: Mapping[str, tuple[str, ...]]
     credentials: tuple[str, str] = ("ClusterProviderConfig", "default")
     kubeconfig: str = ""
+    deployments: tuple[tuple[str, str], ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,5 +112,13 @@ class ObservedCluster:
 
     def unread(self) -> tuple[str, ...]:
         """Why each unknown part is unknown; empty when everything was read."""
+        return tuple(dict.fromkeys(p.why for p in self._unknown()))
+
+    def coming(self) -> str:
+        """What is waited for where nothing failed and something isn't there yet; empty otherwise."""
+        unknown = self._unknown()
+        return unknown[0].why if unknown and all(p.coming for p in unknown) else ""
+
+    def _unknown(self) -> tuple[Unknown, ...]:
         parts = (self.control_plane, self.pools, self.components, self.replicas)
-        return tuple(dict.fromkeys(p.why for p in parts if isinstance(p, Unknown)))
+        return tuple(p for p in parts if isinstance(p, Unknown))

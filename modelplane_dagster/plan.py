@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.actions import Action, Orphan, cluster_actions, cluster_orphans, fleet_orphans
@@ -24,7 +25,8 @@ Observed = Mapping[str, ObservedCluster]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """`observed` is None where nobody looked. `clusters` and `placements` are sorted by name."""
+    """`observed` is None where nobody looked. `clusters` and `placements` are sorted by name. `live` holds what the audits
+    say of the clusters themselves, by name; empty where nobody audited."""
 
     fleet: Fleet
     clusters: tuple[ClusterPlan, ...]
@@ -32,6 +34,7 @@ class FleetPlan:
     actions: tuple[Action, ...]
     orphans: tuple[Orphan, ...]
     observed: Observed | None = None
+    live: Mapping[str, tuple[Finding, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -113,7 +116,14 @@ def offer(plan: ClusterPlan, observed: ObservedCluster | None) -> ClusterOffer |
         nodes=nodes,
         replicas=tuple(existing),
         unread=_unread(observed) if observed is not None else "",
+        may_hold=_recorded(observed),
     )
+
+
+def _recorded(observed: ObservedCluster | None) -> frozenset[tuple[str, str]] | None:
+    """The deployments that were ever given to the cluster, by its record; None where it doesn't say."""
+    record = observed.record if observed is not None else None
+    return None if record is None or record.deployments is None else frozenset(record.deployments)
 
 
 def _unread(observed: ObservedCluster) -> str:

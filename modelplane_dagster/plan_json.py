@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from modelplane_dagster.cluster_plan import ClusterPlan
     from modelplane_dagster.components.join import Join
     from modelplane_dagster.components.types import JoinedComponent
+    from modelplane_dagster.findings import Finding
     from modelplane_dagster.manifests.classes import Device
     from modelplane_dagster.placement import Placement
 
@@ -21,15 +22,18 @@ T = TypeVar("T")
 
 
 def plan_document(plan: FleetPlan) -> dict[str, Any]:
-    """JSON-able; its own fingerprint first. `findings` are those of the files."""
+    """JSON-able; its own fingerprint first. `findings`, those of the files that no cluster's gate and no deployment can
+    show, stands in it only where there are some: of clean manifests the document has the contract's keys alone, and of
+    others nothing is dropped."""
     memo: dict[int, Any] = {}
     document: dict[str, Any] = {
-        "clusters": [_cluster(c, memo) for c in plan.clusters],
+        "clusters": [_cluster(c, plan.live.get(c.name, ()), memo) for c in plan.clusters],
         "deployments": [_deployment(p) for p in plan.placements],
         "actions": [a.as_dict() for a in plan.actions],
         "orphans": [o.as_dict() for o in plan.orphans],
-        "findings": [f.as_dict() for f in plan.findings],
     }
+    if plan.findings:
+        document["findings"] = [f.as_dict() for f in plan.findings]
     return {"fingerprint": fingerprint(document), **document}
 
 
@@ -42,8 +46,12 @@ def _shared(memo: dict[int, Any], key: T, make: Callable[[T], Any]) -> Any:  # n
     return found
 
 
-def _cluster(plan: ClusterPlan, memo: dict[int, Any]) -> dict[str, Any]:
+def _cluster(plan: ClusterPlan, live: tuple[Finding, ...], memo: dict[int, Any]) -> dict[str, Any]:
+    """The audits' findings on the plan and, where the cluster was looked at, on what runs stand in one list."""
     view = plan.view
+    placement = _shared(memo, plan.audit, _audit) if plan.audit else {"workloads": [], "findings": []}
+    if live:
+        placement = {**placement, "findings": [*placement["findings"], *(f.as_dict() for f in live)]}
     return {
         "name": plan.name,
         "source": plan.source,
@@ -54,7 +62,7 @@ def _cluster(plan: ClusterPlan, memo: dict[int, Any]) -> dict[str, Any]:
         "gate": {"verdict": plan.gate.verdict, "findings": [f.as_dict() for f in plan.gate.findings]},
         "pools": [_pool(plan, view, p) for p in view.pools] if view else [],
         "components": _shared(memo, plan.join, _components) if plan.join else [],
-        "placement": _shared(memo, plan.audit, _audit) if plan.audit else {"workloads": [], "findings": []},
+        "placement": placement,
         "schedulablePools": [_schedulable(p, memo) for p in view.pools] if view else [],
         "cpuMode": view.cpu_mode if view else None,
     }

@@ -80,8 +80,9 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
     unread = observed.unread()
     absent = isinstance(observed.control_plane, Known) and observed.control_plane.value is None
     if observed.live is None:
-        why = changes[0] if changes else "; ".join(unread)
-        state = "differs" if absent or changes else "unknown"
+        coming = observed.coming()
+        why = changes[0] if changes else f"it waits for {coming}" if coming else "; ".join(unread)
+        state = "differs" if absent or changes else "pending" if coming else "unknown"
         return ClusterSummary(
             name=plan.name,
             state=state,

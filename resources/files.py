@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.errors import ConfigError
-from modelplane_dagster.findings import Finding, Place, finding
+from modelplane_dagster.findings import Finding, Place, file_subject, finding
 from modelplane_dagster.manifests.fleet import build_fleet
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class _Walk:
         return len(self.files) + len(self.findings) + self._passed_over
 
     def report(self, code: str, name: str, message: str) -> None:
-        self.findings.append(finding(code, f"file/{name}", message, place=Place(name, 1, 1)))
+        self.findings.append(finding(code, file_subject(name), message, place=Place(name, 1, 1)))
 
     def visit(self, path: Path, *, name: str, above: tuple[_Identity, ...], named: bool = False) -> None:
         """A file or a folder. `above` holds the folders on the way down; `named` that the user gave this very path."""

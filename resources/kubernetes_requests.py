@@ -173,9 +173,15 @@ class Requests:
         """One request; the body is read here, so that a reply that breaks off in the middle counts as lost."""
         if method != "GET" and "dryRun" not in query:
             self.guard()
-        self._count(method, dry_run="dryRun" in query)
         timeout = (min(self.timeout, 5.0), self.timeout) if stream is None else (self.timeout, stream)
-        response = self._connection.request(method, path, query=query, body=body, content=content, timeout=timeout)
+        dry_run = "dryRun" in query
+        try:
+            response = self._connection.request(method, path, query=query, body=body, content=content, timeout=timeout)
+        except (urllib3.exceptions.HTTPError, OSError):
+            # It may have arrived. What our own credentials or the server's certificate stopped hasn't.
+            self._count(method, dry_run=dry_run)
+            raise
+        self._count(method, dry_run=dry_run)
         if stream is None or response.status >= 300:
             _ = response.data
         return response

@@ -22,7 +22,7 @@ from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.placing import kept
 from modelplane_dagster.components.types import Component
 from modelplane_dagster.drivers import POOL_LABEL
-from modelplane_dagster.errors import ModelplaneError
+from modelplane_dagster.errors import ModelplaneError, NotReadyError
 from modelplane_dagster.known import Known, Maybe, Unknown
 from modelplane_dagster.kube.objects import EMPTY
 from modelplane_dagster.observed import (
@@ -68,7 +68,7 @@ def attempt(read: Callable[[], T]) -> Maybe[T]:
     try:
         return Known(read())
     except ModelplaneError as error:
-        return Unknown(error.message, error.findings)
+        return Unknown(error.message, error.findings, coming=isinstance(error, NotReadyError))
 
 
 def observed_pools(cluster: CloudCluster) -> Mapping[str, ObservedPool]:
@@ -252,7 +252,8 @@ def observe_cluster(
     if isinstance(seen, Unknown):
         return ObservedCluster(name=name, control_plane=seen, pools=seen, record=record)
     if isinstance(seen, Known) and (seen.value is None or seen.value.state == "creating"):
-        nothing = Unknown("the cluster's API isn't there yet")
+        stands = "isn't there" if seen.value is None else "is creating"
+        nothing = Unknown(f"the API of cluster {name}, whose control plane {stands}", coming=True)
         pools: Mapping[str, ObservedPool] = {} if seen.value is None else observed_pools(seen.value)
         return ObservedCluster(
             name=name,
@@ -266,9 +267,17 @@ def observe_cluster(
     plane: Maybe[ObservedControlPlane | None]
     plane = _existing_plane(reached) if seen is None else Known(control_plane(seen.value))
     pools_part: Maybe[Mapping[str, ObservedPool]] = Known(observed_pools(seen.value) if seen and seen.value else {})
-    if isinstance(reached, Unknown):
+    # An API that doesn't give its version gives nothing else either: twenty more reads would only take their time.
+    failed = [part for part in (reached, plane) if isinstance(part, Unknown)]
+    if isinstance(reached, Unknown) or failed:
         return ObservedCluster(
-            name=name, control_plane=plane, pools=pools_part, components=reached, replicas=reached, record=record
+            name=name,
+            control_plane=plane,
+            pools=pools_part,
+            components=failed[0],
+            replicas=failed[0],
+            cpu_mode=failed[0],
+            record=record,
         )
     api = Reading(reached.value)
     lists = tuple(components)

@@ -11,7 +11,7 @@ from modelplane_dagster.canonical import digest
 from modelplane_dagster.components.types import Component
 from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.errors import ConfigError, RefusedError, UnreadableError
-from modelplane_dagster.findings import Finding, finding
+from modelplane_dagster.findings import Finding, Place, finding
 from modelplane_dagster.gate import admit_removal
 from modelplane_dagster.known import Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent
@@ -21,6 +21,7 @@ from resources.steps.deployments import retire_replica
 
 if TYPE_CHECKING:
     from modelplane_dagster.audit.live import LiveCluster, LivePod
+    from modelplane_dagster.manifests.fleet import Fleet
     from resources.session import Session
 
 # Seconds that an operator gets to let go of an object of ours before its release goes too.
@@ -93,8 +94,25 @@ def still_wanted(session: Session, subject: str) -> Finding | None:
             asked = any(p.name == names[1] for p in plan.view.pools)
     if not asked:
         return None
-    text = f"A manifest still asks for {subject}; the next pass would bring it back."
-    return finding("InUse", subject, text, fix="Take it out of the manifests first.")
+    place = _asked_at(fleet, kind, names)
+    where = f" ({place.file}:{place.line})" if place else ""
+    text = f"A manifest still asks for {subject}{where}; the next pass would bring it back."
+    return finding("InUse", subject, text, fix="Take it out of the manifests first.", place=place)
+
+
+def _asked_at(fleet: Fleet, kind: str, names: list[str]) -> Place | None:
+    """Where the manifest asks for it; of one that can't be read whole, where it is wrong; None where neither is known."""
+    if kind == "deployment":
+        namespace, name = names
+        found = fleet.place("ModelDeployment", name, namespace=namespace)
+        wrong = fleet.broken.get(("ModelDeployment", f"{namespace}/{name}"), ())
+    else:
+        cluster = fleet.clusters.get(names[0])
+        pools = [p.name for p in cluster.spec.node_pools] if cluster is not None else []
+        path = ("spec", "nodePools", pools.index(names[1])) if kind == "pool" and names[1] in pools else ()
+        found = fleet.place("InferenceCluster", names[0], path)
+        wrong = fleet.broken.get(("InferenceCluster", names[0]), ())
+    return found or next((f.place for f in wrong if f.place), None)
 
 
 def prune(session: Session, subject: str, fingerprint: str, *, unreachable: bool = False) -> PrunePlan:
@@ -326,6 +344,7 @@ def _deployment(session: Session, namespace: str, name: str) -> PrunePlan:
         for cluster in clusters:
             session.write(admit_removal(cluster, subject))
             retire_replica(session.client(cluster), namespace, name, None)
+            session.note_replica(cluster, (namespace, name), there=False)
 
     return PrunePlan(subject, tuple(goes) or ("nothing: no replica stands",), (), tuple(users), act=act)
 

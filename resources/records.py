@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from modelplane_dagster.errors import UnreadableError
 from modelplane_dagster.observed import Record
@@ -31,6 +32,7 @@ class Records:
                 pools={k: tuple(v) for k, v in raw["pools"].items()},
                 credentials=(raw["credentials"][0], raw["credentials"][1]),
                 kubeconfig=raw["kubeconfig"],
+                deployments=tuple((d[0], d[1]) for d in raw["deployments"]) if "deployments" in raw else None,
             )
         except FileNotFoundError:
             return None
@@ -46,7 +48,7 @@ class Records:
 
     def write(self, record: Record) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        body = {
+        body: dict[str, Any] = {
             "name": record.name,
             "source": record.source,
             "location": record.location,
@@ -56,6 +58,8 @@ class Records:
             "credentials": list(record.credentials),
             "kubeconfig": record.kubeconfig,
         }
+        if record.deployments is not None:
+            body["deployments"] = [list(d) for d in sorted(record.deployments)]
         handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".tmp")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(body, file, indent=1, sort_keys=True)

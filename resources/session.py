@@ -252,6 +252,7 @@ class Session(Reach):
             pools=pools,
             credentials=plan.view.credentials,
             kubeconfig=secret,
+            deployments=before.deployments if before else (),
         )
         if record != before:
             self.records.write(record)
@@ -267,6 +268,18 @@ class Session(Reach):
         record = self.records.read(name)
         if record is not None:
             self.records.write(replace(record, pools={k: v for k, v in record.pools.items() if k != pool}))
+
+    def note_replica(self, name: str, deployment: tuple[str, str], *, there: bool) -> None:
+        """Before a deployment's first replica is given to the cluster, and after its last one went: what may run there while
+        it can't be read."""
+        with self._lock:
+            record = self.records.read(name)
+            if record is None or record.deployments is None:
+                return
+            left = {d for d in record.deployments if d != deployment}
+            new = tuple(sorted({*left, deployment} if there else left))
+            if new != record.deployments:
+                self.records.write(replace(record, deployments=new))
 
     # Reading everything
 

@@ -48,18 +48,34 @@ class Settings:
         return Path(os.environ.get("DAGSTER_HOME") or self.home / "dagster")
 
     def overlay(self) -> Mapping[str, Mapping[str, object]] | None:
-        """The site's overlay as a mapping, None for none. Raises ConfigError when the file isn't one."""
+        """The site's overlay as a mapping, None for none. Raises ConfigError when the file isn't one, naming it and all that
+        is wrong with it."""
         if self.components is None:
             return None
+        # Only a site with an overlay needs the component lists here.
+        from modelplane_dagster.components.lists import EVERY  # noqa: PLC0415 - as above
+        from modelplane_dagster.components.overlay import overlay_findings  # noqa: PLC0415 - as above
+
+        named = f"MODELPLANE_COMPONENTS names {self.components}"
         try:
             parsed = yaml.safe_load(self.components.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            msg = f"MODELPLANE_COMPONENTS names {self.components}, which can't be read as YAML: {error}"
-            raise ConfigError(msg) from error
-        if not isinstance(parsed, dict) or not all(isinstance(v, dict) for v in parsed.values()):
-            msg = f"{self.components} must map component keys to their changes."
-            raise ConfigError(msg)
+            raise ConfigError(f"{named}, which can't be read as YAML: {_reason(error)}.") from error
+        found = overlay_findings(parsed, EVERY)
+        if found:
+            told = (f"{f.subject.removeprefix('overlay/')}: {f.message.rstrip('.')}" for f in found)
+            raise ConfigError(f"{named}, which isn't an overlay: {'; '.join(told)}.", findings=found)
         return parsed
+
+
+def _reason(error: OSError | UnicodeDecodeError | yaml.YAMLError) -> str:
+    """In one line, with the place in the file where there is one."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    if isinstance(error, OSError):
+        return (error.strerror or type(error).__name__).lower()
+    return " ".join(str(error).split())
 
 
 def default_home() -> Path:

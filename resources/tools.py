@@ -45,7 +45,8 @@ def _kubectl_version(binary: Path) -> str:
 
 
 def _missing(name: str) -> ConfigError:
-    return ConfigError(f"{name} is neither on the PATH nor in {cache_folder()}: run `make setup`")
+    get = "run `make setup` (or `python -m resources.tools`), or put it on the PATH"
+    return ConfigError(f"{name} is neither on the PATH nor in {cache_folder()}: {get}.")
 
 
 @lru_cache(maxsize=1)

@@ -3,10 +3,10 @@ the driver reserves must exceed the kubelet's reservation by the daemons' reques
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from modelplane_dagster.audit.instances import dig
-from modelplane_dagster.audit.live import cpus
+from modelplane_dagster.audit.live import LiveCluster, cpus
 from modelplane_dagster.audit.planned_reach import Reached
 from modelplane_dagster.audit.tolerations import listed
 from modelplane_dagster.cluster import ClusterView, PoolView
@@ -14,6 +14,7 @@ from modelplane_dagster.components.types import JoinedComponent
 from modelplane_dagster.cpu import cpu_device, reserved_cpus
 from modelplane_dagster.drivers import CPU
 from modelplane_dagster.findings import Finding, finding
+from modelplane_dagster.known import Unknown
 from modelplane_dagster.kube.objects import NodeFacts
 
 RESERVED = "driverConfig.reservedCPUs"
@@ -56,6 +57,21 @@ def planned_room(
                 f"({listed([f'{n} {c:g}' for n, c in sorted(daemons.items()) if c])}) besides what the kubelet "
                 f"reserves, so a pod that mirrors a full claim of {claimable(view.pool(node.pool)):d} CPUs never fits.",
             )
+
+
+def charges(view: ClusterView, live: LiveCluster | None) -> Mapping[str, bool]:
+    """By pool: whether the scheduler charges a claim of its CPUs to the node, so that a pod doesn't mirror the claim. True
+    where every node that publishes CPUs says so of all of them: where one doesn't, a pod may land there. A pool that
+    claims none, or whose nodes publish none now, is left out: of it nothing is known."""
+    if live is None or isinstance(live.nodes, Unknown) or isinstance(live.ledger, Unknown):
+        return {}
+    found: dict[str, bool] = {}
+    claiming = {p.name for p in view.claiming(CPU)}
+    for node in (n.facts for n in live.nodes.value):
+        devices = live.ledger.value.at(CPU, node).devices if node.pool in claiming else ()
+        if devices:
+            found[node.pool] = found.get(node.pool, True) and all(d.charged for d in devices)
+    return found
 
 
 def live_room(view: ClusterView, pool: PoolView, node: NodeFacts, taken: float) -> Finding | None:

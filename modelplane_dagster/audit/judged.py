@@ -101,11 +101,12 @@ def pool_finding(view: ClusterView, pool: PoolView, state: Standing, nodes: int)
 
 
 def read_failures(view: ClusterView, live: LiveCluster, parts: Iterable[str]) -> Iterator[Finding]:
-    """One finding for each of the named parts that couldn't be read."""
+    """One finding for each reason for which some of the named parts couldn't be read."""
+    unread: dict[str, list[str]] = defaultdict(list)
     for part in parts:
         value = getattr(live, part)
         if isinstance(value, Unknown):
-            what = part.replace("_", " ")
-            yield finding(
-                "ReadFailed", f"cluster/{view.name}", f"The {what} of cluster {view.name} are unknown: {value.why}."
-            )
+            unread[value.why.rstrip(".")].append(part.replace("_", " "))
+    for why, names in unread.items():
+        what = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+        yield finding("ReadFailed", f"cluster/{view.name}", f"The {what} of cluster {view.name} are unknown: {why}.")

@@ -12,7 +12,7 @@ from modelplane_dagster.audit.judged import GRACE, groups, judged_nodes, read_fa
 from modelplane_dagster.audit.live import LiveCluster, LiveNode, LiveQuota, LiveWorkload, cpus
 from modelplane_dagster.audit.ownership import Ownership, ownership
 from modelplane_dagster.audit.slices import Ledger
-from modelplane_dagster.audit.tolerations import allows, listed
+from modelplane_dagster.audit.tolerations import allows, listed, pool_names
 from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.types import JoinedComponent
 from modelplane_dagster.drivers import AMD, NVIDIA
@@ -24,6 +24,10 @@ from modelplane_dagster.kube.scheduling import by_name
 NAME_LABEL = "app.kubernetes.io/name"
 NFD = "node-feature-discovery"
 AMD_OPERATOR = "gpu-operator-charts"
+
+DEVICE_PLUGIN = "device-plugin"
+PLUGIN_NAMES: Mapping[str, tuple[str, ...]] = {NVIDIA: ("nvidia",), AMD: ("amd", "rocm")}
+"""What stands in the name of a vendor's device plugin, beside `device-plugin`, however it was installed."""
 
 PLUGIN_RESOURCES: Mapping[str, tuple[str, ...]] = {NVIDIA: ("nvidia.com/gpu", "nvidia.com/mig-"), AMD: ("amd.com/gpu",)}
 """The extended resources that a vendor's device plugin has the node allocate; those of a DRA driver never stand there."""
@@ -45,7 +49,8 @@ def audit_conflicts(
         if view.source == "GKE" and isinstance(live.quotas, Known):
             found += _quotas(view, whose, live.quotas.value)
     if isinstance(live.nodes, Known) and isinstance(live.ledger, Known):
-        found += double_ledger(view, live.nodes.value, live.ledger.value)
+        workloads = live.workloads.value if isinstance(live.workloads, Known) else ()
+        found += double_ledger(view, parts, live.nodes.value, live.ledger.value, workloads=workloads)
     if isinstance(live.device_classes, Known):
         releases = {c.name: c.release for c in live.device_classes.value}
         found += _device_classes(view, parts, releases)
@@ -67,17 +72,19 @@ def second_nfd(
     ours = {m.live.uid for m in whose.matched if m.live}
     workers = [w for w in workloads if _is_nfd_worker(w)]
     others = [w for w in workers if w.uid not in ours]
-    planned = any(j.install and j.component.pin and j.component.pin.chart == NFD for j in joined)
-    if not planned and len(workers) > 1:
+    planned = next((j for j in joined if j.install and j.component.pin and j.component.pin.chart == NFD), None)
+    if planned is None and len(workers) > 1:
         others = workers[1:]
-    elif not planned:
+    elif planned is None:
         return
+    labelled = planned.component.bound_to(view) if planned is not None else view.pools
     for other in others:
         yield finding(
             "SecondNfd",
             f"cluster/{view.name}",
             f"DaemonSet {other.name} in {other.namespace} is a Node Feature Discovery beside "
-            f"{'ours' if planned else workers[0].name}; both write the same labels.",
+            f"{f'our component {planned.key}' if planned is not None else workers[0].name}; both label nodes, those of "
+            f"{pool_names([p.name for p in labelled])} included.",
         )
 
 
@@ -95,25 +102,42 @@ def second_amd_operator(view: ClusterView, joined: tuple[JoinedComponent, ...], 
             )
 
 
-def double_ledger(view: ClusterView, nodes: Iterable[LiveNode], ledger: Ledger) -> Iterator[Finding]:
-    """Nodes whose devices a device plugin and a DRA driver both hand out, one finding a pool and driver."""
+def double_ledger(
+    view: ClusterView,
+    joined: tuple[JoinedComponent, ...],
+    nodes: Iterable[LiveNode],
+    ledger: Ledger,
+    *,
+    workloads: Iterable[LiveWorkload] = (),
+) -> Iterator[Finding]:
+    """Nodes whose devices a device plugin and a DRA driver both hand out, one finding a pool, driver and plugin. What the
+    node allocates tells it; so does a plugin's daemon that runs there, before or without that."""
+    daemons = [w for w in workloads if w.kind == "DaemonSet" and DEVICE_PLUGIN in w.name and w.desired]
     twice: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for driver in sorted(ledger.drivers & PLUGIN_RESOURCES.keys()):
-        prefixes = PLUGIN_RESOURCES[driver]
+        plugins = [w for w in daemons if any(word in w.name for word in PLUGIN_NAMES[driver])]
         for node in nodes:
-            facts = node.facts
-            resource = next(
-                (r for r, amount in facts.allocatable.items() if r.startswith(prefixes) and cpus(amount) > 0), None
-            )
-            if resource and ledger.at(driver, facts).devices:
-                twice[place_name(facts), driver, resource].append(facts.name)
-    for (place, driver, resource), names in sorted(twice.items()):
+            told = _plugin_on(node.facts, driver, plugins)
+            if told and ledger.at(driver, node.facts).devices:
+                twice[place_name(node.facts), driver, told].append(node.facts.name)
+    publishers = {d: j.key for j in joined if j.install for d in j.component.published}
+    for (place, driver, told), names in sorted(twice.items()):
+        by = f", which {publishers[driver]} publishes" if driver in publishers else ""
         yield finding(
             "DevicePluginBesideDra",
             f"pool/{view.name}/{place}",
-            f"On {listed(sorted(names))} of {place} a device plugin offers {resource} beside the slices of {driver}, so "
-            "one device can be handed out twice.",
+            f"On {listed(sorted(names))} of {pool_names((place,))} {told} beside the slices of {driver}{by}, so one device "
+            "can be handed out twice.",
         )
+
+
+def _plugin_on(node: NodeFacts, driver: str, plugins: Iterable[LiveWorkload]) -> str:
+    """What hands out the driver's devices on the node as an extended resource, as a clause; empty for nothing."""
+    for resource, amount in node.allocatable.items():
+        if resource.startswith(PLUGIN_RESOURCES[driver]) and cpus(amount) > 0:
+            return f"a device plugin offers {resource}"
+    there = next((w for w in plugins if _on(w, node)), None)
+    return f"the device plugin {there.name} in {there.namespace} runs" if there is not None else ""
 
 
 def _device_classes(

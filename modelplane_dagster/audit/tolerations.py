@@ -55,6 +55,11 @@ def spell(toleration: Toleration) -> str:
     return " ".join(parts)
 
 
+def pool_names(names: Sequence[str]) -> str:
+    """Pools for a sentence."""
+    return f"pool{'s' if len(names) > 1 else ''} {listed(names)}" if names else "no pool"
+
+
 def listed(names: Sequence[str], limit: int = 5) -> str:
     """Names for a sentence: the first few, and how many more."""
     if not names:

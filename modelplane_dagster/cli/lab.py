@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 import yaml
 from rich.table import Table
 
-from modelplane_dagster.cli.options import format_option
+from modelplane_dagster.cli.options import fleet_paths, format_option
 from modelplane_dagster.cli.output import console, print_json
 from modelplane_dagster.errors import ConfigError, NotReadyError
+from resources.files import load_fleet
 from resources.lab.client import LabClient, LabError, ensure_running, stop
 from resources.settings import Settings, from_environment
 
@@ -83,31 +85,52 @@ def fault() -> None:
     """Make the lab misbehave, or behave again."""
 
 
+_fleet_option = click.option(
+    "--fleet", "paths", multiple=True, type=click.Path(path_type=Path), help="Files or folders of manifests."
+)
+
+
 @fault.command("set")
 @click.argument("subject")
 @click.argument("kind")
-def fault_set(subject: str, kind: str) -> int:
-    """SUBJECT is cluster/C, pool/C/P or cloud/SOURCE; KIND one of the lab's fault kinds."""
-    return _fault(subject, kind, on=True)
+@_fleet_option
+def fault_set(subject: str, kind: str, paths: tuple[Path, ...]) -> int:
+    """SUBJECT is cluster/C, pool/C/P or cloud/SOURCE, of the lab or of the fleet; KIND one of the lab's fault kinds."""
+    return _fault(subject, kind, paths, on=True)
 
 
 @fault.command("clear")
 @click.argument("subject")
 @click.argument("kind")
-def fault_clear(subject: str, kind: str) -> int:
+@_fleet_option
+def fault_clear(subject: str, kind: str, paths: tuple[Path, ...]) -> int:
     """Lift a fault."""
-    return _fault(subject, kind, on=False)
+    return _fault(subject, kind, paths, on=False)
 
 
-def _fault(subject: str, kind: str, *, on: bool) -> int:
+def _fault(subject: str, kind: str, paths: tuple[Path, ...], *, on: bool) -> int:
+    # Imported here: only faults need the lab's insides.
+    from resources.lab.subjects import check_fault, known_subjects  # noqa: PLC0415 - as above
+
     settings = from_environment()
+    fleet = load_fleet(fleet_paths(paths, settings))
     client = ensure_running(_home(settings), settings.lab_kind)
+    known = known_subjects(client, fleet)
+    # A fault outlives the manifest of what it was set on, and is lifted all the same.
+    check_fault(subject, kind, known if on or subject not in _troubled(client.status()) else {subject})
     try:
         client.fault(subject, kind, on=on)
     except LabError as error:
         raise ConfigError(error.message) from error
     click.echo(f"{subject}: {kind} {'set' if on else 'cleared'}")
     return 0
+
+
+def _troubled(status: dict[str, Any]) -> set[str]:
+    """What a fault is set on."""
+    told = [text for row in (*status["clusters"], *status.get("clouds", {}).values()) for text in row["faults"]]
+    named = {text.partition(" ")[0] for text in told if " " in text}
+    return named | {f"cluster/{row['name']}" for row in status["clusters"] if row["faults"]}
 
 
 def _show(found: dict[str, Any], form: str) -> int:

@@ -15,6 +15,7 @@ from modelplane_dagster.findings import Severity
 if TYPE_CHECKING:
     from modelplane_dagster.actions import Action
     from modelplane_dagster.cluster_plan import ClusterPlan
+    from modelplane_dagster.findings import Finding
     from modelplane_dagster.plan import FleetPlan
 
 _VERDICT = {"pass": ("pass", "green"), "refused": ("refused", "bold red"), "unknown": ("unknown", "yellow")}
@@ -25,7 +26,7 @@ def print_plan(out: Console, plan: FleetPlan) -> None:
     refused = [c for c in plan.clusters if c.gate.verdict != "pass"]
     for cluster in refused:
         _header(out, cluster)
-        _problems(out, cluster)
+        _problems(out, cluster, ())
         out.print()
     files = [f for f in plan.findings if f.severity is not Severity.INFO and f not in _told(plan)]
     if files:
@@ -62,16 +63,16 @@ def _header(out: Console, cluster: ClusterPlan) -> None:
         out.print(Text(f"  claims {claimed}{cpu}", "dim"))
 
 
-def _problems(out: Console, cluster: ClusterPlan) -> None:
+def _problems(out: Console, cluster: ClusterPlan, live: tuple[Finding, ...]) -> None:
     audit = cluster.audit.findings if cluster.audit else ()
-    for finding in [*cluster.gate.findings, *audit]:
+    for finding in dict.fromkeys([*cluster.gate.findings, *audit, *live]):
         if finding.severity is not Severity.INFO:
             out.print(finding_lines(finding, "  "), overflow="fold")
 
 
 def _cluster(out: Console, cluster: ClusterPlan, plan: FleetPlan) -> None:
     _header(out, cluster)
-    _problems(out, cluster)
+    _problems(out, cluster, plan.live.get(cluster.name, ()))
     ops = {a.subject: a for a in plan.actions}
     if cluster.view is None:
         return

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from modelplane_dagster.cli.options import fleet_paths, format_option
 from modelplane_dagster.cli.output import console, print_json
-from modelplane_dagster.errors import RefusedError, UnreadableError
+from modelplane_dagster.errors import ConfigError, RefusedError, UnreadableError
 from resources.files import load_fleet
 from resources.prune import PrunePlan, plan_prune, prune
 from resources.session import open_session
@@ -32,6 +32,8 @@ def command(
     form: str,
 ) -> int:
     """Delete SUBJECT: cluster/C, pool/C/P, component/C/KEY or deployment/NS/NAME. Without a fingerprint, say what would go."""
+    if fingerprint == "":
+        raise ConfigError("--fingerprint is empty: give what prune prints without it, or leave it out.")
     settings = from_environment()
     fleet = load_fleet(fleet_paths(paths, settings))
     with open_session(settings, fleet) as session:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +14,16 @@ import click
 from modelplane_dagster.cli.fleet_table import print_fleet
 from modelplane_dagster.cli.options import fleet_paths, format_option, paths_argument
 from modelplane_dagster.cli.output import console, print_findings, print_json, progress_console
-from modelplane_dagster.errors import ConfigError
+from modelplane_dagster.errors import ConfigError, ModelplaneError
 from modelplane_dagster.findings import has_errors
 from resources.files import load_fleet
 from resources.settings import from_environment
+from resources.tools import helm_path
 from resources.world import open_world
 
 if TYPE_CHECKING:
     from assets.passes import Outcome
+    from resources.settings import Settings
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
@@ -42,6 +46,10 @@ def command(paths: tuple[Path, ...], timeout: str, form: str) -> int:
     settings = from_environment()
     limit = seconds(timeout)
     fleet = load_fleet(fleet_paths(paths, settings))
+    if fleet.clusters:
+        # Without it every pass would fail in the same way until the time is over.
+        helm_path()
+    threading.Thread(target=_reach, args=(settings,), name="reach", daemon=True).start()
     # Dagster is only imported by the commands that run it.
     from assets.instance import open_instance  # noqa: PLC0415 - as above
     from assets.passes import Passes  # noqa: PLC0415 - as above
@@ -69,6 +77,13 @@ def command(paths: tuple[Path, ...], timeout: str, form: str) -> int:
         out.print()
         out.print(sentence(outcome))
     return status(outcome, invalid=has_errors(fleet.findings))
+
+
+def _reach(settings: Settings) -> None:
+    """Starts the lab where it doesn't run, while this process still imports Dagster: each takes seconds. What hinders it
+    is told by the passes, which ask again."""
+    with suppress(ModelplaneError, OSError):
+        open_world(settings)
 
 
 def status(outcome: Outcome, *, invalid: bool) -> int:

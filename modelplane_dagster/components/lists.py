@@ -89,7 +89,9 @@ CLOUD: Mapping[str, tuple[Component, ...]] = MappingProxyType(
 
 # One tuple a list, the same at each call: what follows from a list is remembered by it.
 _LISTS = {(source, stack): (*own, *COMMON, *more) for source, own in CLOUD.items() for stack, more in STACKS.items()}
-ALL_KEYS = frozenset(c.key for components in _LISTS.values() for c in components)
+EVERY = tuple({id(c): c for components in _LISTS.values() for c in components}.values())
+"""The components of every list; a key stands in it once for each pin or form that lists give it."""
+ALL_KEYS = frozenset(c.key for c in EVERY)
 """The keys of every list: one overlay serves all sources, so a key that one of them lacks isn't a mistake."""
 
 _EXTERNALS: Mapping[str, Mapping[str, str]] = MappingProxyType({"EKS": MappingProxyType({NETWORK: "EFA"})})

@@ -35,9 +35,10 @@ def overlaid(
     return tuple(_changed(c, overlay[c.key]) if c.key in overlay else c for c in components)
 
 
-def overlay_findings(overlay: Json, keys: Iterable[str]) -> tuple[Finding, ...]:
-    """What is wrong with an overlay whatever the source; empty for nothing. `keys` are those of every list."""
-    return ordered(_problems(overlay, {}, frozenset(keys)))
+def overlay_findings(overlay: Json, components: Iterable[Component]) -> tuple[Finding, ...]:
+    """What is wrong with an overlay whatever the source; empty for nothing. `components` are those of every list."""
+    by_key = {c.key: c for c in components}
+    return ordered(_problems(overlay, by_key, frozenset(by_key)))
 
 
 def _problems(overlay: Json, by_key: Mapping[str, Component], known: frozenset[str]) -> Iterator[Finding]:

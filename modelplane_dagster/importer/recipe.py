@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from modelplane_dagster.findings import Finding, Place, finding
+from modelplane_dagster.findings import Finding, Place, file_subject, finding
 from modelplane_dagster.importer.types import TextFile
 from modelplane_dagster.kube.versions import KubernetesVersion
 from modelplane_dagster.manifests.reader import read
@@ -67,7 +67,7 @@ class Recipe:
 
 def invalid(file: str, message: str, *, place: Place | None = None) -> Finding:
     """`BundleInvalid` of a file or folder; the place is the file's start where none is known."""
-    return finding("BundleInvalid", f"file/{file}", message, place=place or Place(file, 1, 1))
+    return finding("BundleInvalid", file_subject(file), message, place=place or Place(file, 1, 1))
 
 
 def bodies(file: TextFile) -> tuple[list[tuple[Document, Any]], tuple[Finding, ...]]:

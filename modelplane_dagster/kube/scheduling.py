@@ -6,7 +6,7 @@ volumes aren't. Judge a DaemonSet by its template: the controller replaces its p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from modelplane_dagster.kube.objects import NodeFacts, PodPlacement, Requirement, Taint, Term, Toleration
@@ -81,6 +81,28 @@ def requirement_holds(requirement: Requirement, labels: Mapping[str, str]) -> bo
                 return False
             return seen > bound if requirement.operator == "Gt" else seen < bound
     return False
+
+
+def is_valid(term: Term) -> bool:
+    """Whether the scheduler can read the term. One that it can't is skipped in a pod's affinity, and an error in a slice."""
+    for requirement in term.expressions:
+        numbers = requirement.operator in ("Gt", "Lt")
+        if requirement.operator not in _OPERATORS or not _OPERATORS[requirement.operator](len(requirement.values)):
+            return False
+        if numbers and _int64(requirement.values[0]) is None:
+            return False
+    return all(f.operator in ("In", "NotIn") and len(f.values) == 1 for f in term.fields)
+
+
+_OPERATORS: Mapping[str, Callable[[int], bool]] = {
+    "In": lambda values: values > 0,
+    "NotIn": lambda values: values > 0,
+    "Exists": lambda values: values == 0,
+    "DoesNotExist": lambda values: values == 0,
+    "Gt": lambda values: values == 1,
+    "Lt": lambda values: values == 1,
+}
+"""How many values each takes."""
 
 
 def field_holds(requirement: Requirement, node_name: str) -> bool:

@@ -70,7 +70,7 @@ class PublishedDevice:
     consumes: tuple[tuple[str, str, str], ...] = ()
     """Shared counters that it takes: counter set, counter, quantity."""
     charged: bool = False
-    """Whether the scheduler charges a claim of it to what the node can allocate, so that pods don't mirror the claim."""
+    """Whether the scheduler charges a claim of it to the CPUs that the node can allocate, so that pods don't mirror it."""
 
     @property
     def name(self) -> str:
@@ -100,7 +100,11 @@ class PublishedDevice:
                 for used in raw.get("consumesCounters") or ()
                 for counter, amount in (used.get("counters") or {}).items()
             ),
-            bool(raw.get("nodeAllocatableResources") or raw.get("nodeAllocatableResourceMappings")),
+            # The first name is Kubernetes 1.37's, the second 1.36's; both map resources of the node.
+            any(
+                "cpu" in (raw.get(name) or {})
+                for name in ("nodeAllocatableResources", "nodeAllocatableResourceMappings")
+            ),
         )
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from modelplane_dagster.findings import Finding, Place, finding
+from modelplane_dagster.findings import Finding, Place, file_subject, finding
 from modelplane_dagster.manifests.positions import find
 
 MAX_DOCUMENT = 4 * 1024 * 1024
@@ -30,7 +30,7 @@ class Document:
 
     @property
     def subject(self) -> str:
-        return f"file/{self.file}"
+        return file_subject(self.file)
 
     @property
     def start(self) -> Place:
@@ -71,7 +71,7 @@ def documents(file: str, data: bytes) -> tuple[list[Document], tuple[Finding, ..
         before = data[: error.start]
         place = Place(file, before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1)
         message = f"expected UTF-8, and byte {error.start} isn't"
-        return [], (finding("NotUtf8", f"file/{file}", message, place=place),)
+        return [], (finding("NotUtf8", file_subject(file), message, place=place),)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     whole: list[Document] = []

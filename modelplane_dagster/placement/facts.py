@@ -16,13 +16,18 @@ if TYPE_CHECKING:
 class ClusterOffer:
     """A cluster as placement sees it. `admitted` is False where the gate refuses it: it then takes no new replica and
     keeps those it has. `nodes` are the ready nodes by pool, None where nobody looked: then the manifest's counts hold.
-    `unread` says why it isn't known which replicas run there: then it takes no new one, and may hold one that counts."""
+    `unread` says why it isn't known which replicas run there: then it takes no new one, and may hold one of the deployments
+    in `may_hold`, which counts; None means that it may be of any."""
 
     view: ClusterView
     admitted: bool
     nodes: Mapping[str, int] | None
     replicas: tuple[ObservedReplica, ...] = ()
     unread: str = ""
+    may_hold: frozenset[tuple[str, str]] | None = None
+
+    def could_hold(self, deployment: tuple[str, str]) -> bool:
+        return bool(self.unread) and (self.may_hold is None or deployment in self.may_hold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class HeldReplica:
 @dataclass(frozen=True, slots=True)
 class MemberPlacement:
     """`requests` are a ResourceClaim's requests as the API writes them, without those that claim nothing. `cpus` is how
-    many CPUs the claim takes, 0 for none: the pod mirrors them."""
+    many CPUs the claim takes, 0 for none: the pod mirrors them, but where the scheduler charges the claim itself."""
 
     role: str
     pool: str

@@ -174,7 +174,7 @@ class _Placer:
             if (replica.namespace, replica.deployment) == key:
                 yield replica.cluster, "its manifests are unknown"
         for offer in self.offers:
-            if offer.unread and search.could_run(offer):
+            if offer.could_hold(key) and search.could_run(offer):
                 yield offer.view.name, f"whether a replica runs there can't be read: {offer.unread}"
 
     def _rank(self, offer: ClusterOffer, own: Counter[str]) -> tuple[int, int, int]:

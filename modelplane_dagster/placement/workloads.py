@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +56,12 @@ def replica_objects(
     view: ClusterView,
     *,
     ordinal: int = 0,
-    mirror_cpus: bool = True,
+    charged: AbstractSet[str] = frozenset(),
 ) -> ReplicaObjects:
-    """The objects of one replica on its cluster. `mirror_cpus` is False where the slices themselves make the scheduler
-    count a claim's CPUs (`nodeAllocatableResources`): repeating them would count twice."""
+    """The objects of one replica on its cluster. `charged` names the pools whose slices make the scheduler count a claim's
+    CPUs itself (`nodeAllocatableResources`): mirroring them would count twice."""
     namespace, name = key
-    maker = _Maker(namespace, name, deployment, view, ordinal, mirror_cpus=mirror_cpus)
+    maker = _Maker(namespace, name, deployment, view, ordinal, charged=charged)
     engines = {e.name: e for e in deployment.spec.template.spec.engines}
     bodies: list[Body] = []
     workloads: list[tuple[str, str]] = []
@@ -74,6 +75,26 @@ def replica_objects(
     return ReplicaObjects(namespace, tuple(bodies), tuple(workloads), told)
 
 
+def replica_variants(
+    key: tuple[str, str],
+    deployment: ModelDeployment,
+    replica: ReplicaPlacement,
+    view: ClusterView,
+    *,
+    ordinal: int = 0,
+    charges: Mapping[str, bool],
+) -> tuple[ReplicaObjects, ...]:
+    """What may stand of the replica, the one to apply first. There is a second where it isn't known of a pool whether the
+    scheduler charges its CPUs (`charges` leaves it out, for nothing is published there now): what runs there is right
+    either way, and a driver that restarts must not restart the engines."""
+    charged = frozenset(pool for pool, yes in charges.items() if yes)
+    unknown = frozenset(m.pool for e in replica.engines for m in e.members if m.cpus and m.pool not in charges)
+    return tuple(
+        replica_objects(key, deployment, replica, view, ordinal=ordinal, charged=pools)
+        for pools in dict.fromkeys((charged, charged | unknown))
+    )
+
+
 class _Maker:
     def __init__(
         self,
@@ -83,14 +104,14 @@ class _Maker:
         view: ClusterView,
         ordinal: int,
         *,
-        mirror_cpus: bool,
+        charged: AbstractSet[str],
     ) -> None:
         self.namespace = namespace
         self.name = name
         self.deployment = deployment
         self.view = view
         self.ordinal = ordinal
-        self.mirror_cpus = mirror_cpus
+        self.charged = charged
 
     def engine(self, engine: Engine, placed: EnginePlacement) -> tuple[list[Body], tuple[str, str]]:
         members: Mapping[str, Member] = {m.role: m for m in engine.members}
@@ -195,7 +216,10 @@ class _Maker:
         resources: Body = {}
         if placed.requests:
             resources["claims"] = [{"name": CLAIM}]
-        if placed.cpus and self.mirror_cpus:
+        if placed.cpus and placed.pool in self.charged:
+            # Without any request the pod would be BestEffort, the first to go when the node runs out of memory.
+            resources["requests"] = {"cpu": "1m"}
+        elif placed.cpus:
             amount = {"cpu": str(placed.cpus)}
             resources |= {"requests": amount, "limits": dict(amount)}
         if resources:

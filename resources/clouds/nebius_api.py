@@ -23,7 +23,7 @@ from nebius.api.nebius.compute.v1 import (
     ListPlatformsRequest,
     PlatformServiceClient,
 )
-from nebius.api.nebius.iam.v1 import GetProjectRequest, ProjectServiceClient
+from nebius.api.nebius.iam.v2 import GetProjectRequest, ProjectServiceClient
 from nebius.api.nebius.mk8s.v1 import (
     ClusterServiceClient,
     CreateClusterRequest,

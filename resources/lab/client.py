@@ -17,11 +17,20 @@ from typing import Any
 import orjson
 
 from modelplane_dagster.errors import ConfigError, ModelplaneError, NotReadyError
-from resources.lab.home import KIND_FILE, LOG_FILE, PID_FILE, PORT_FILE, read_token, running
+from resources.lab.home import (
+    KIND_FILE,
+    LOG_FILE,
+    PID_FILE,
+    PORT_FILE,
+    RUNS_ALREADY,
+    UNUSABLE,
+    read_token,
+    running,
+)
 from resources.lab.plane.assets import find_assets
 from resources.settings import LabKind
 
-_START = 60.0  # seconds until a new daemon answers; on a loaded machine its imports alone take twenty
+_START = 90.0  # seconds until a new daemon answers
 _STOP = 10.0  # seconds until a stopping daemon is gone
 _ANSWER = 10.0
 
@@ -119,10 +128,18 @@ def ensure_running(home: Path, kind: LabKind = "embedded") -> LabClient:
         except NotReadyError:
             # Starting still; the deadline decides.
             pass
-        if child is not None and child.poll() not in (None, 1):
-            break
+        ended = child.poll() if child is not None else None
+        if ended == UNUSABLE:
+            raise ConfigError(_last_line(home / LOG_FILE))
+        if ended not in (None, RUNS_ALREADY):
+            raise NotReadyError(f"the lab ended as it started: {_last_line(home / LOG_FILE)} (see {home / LOG_FILE})")
         time.sleep(0.03)
     raise NotReadyError(f"the lab did not start within {_START:.0f} s: see {home / LOG_FILE}")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 def _keep_kind(home: Path, kind: LabKind) -> None:

@@ -17,11 +17,12 @@ from typing import Any, Protocol
 
 import uvicorn
 
+from modelplane_dagster.errors import ConfigError
 from resources.lab.api.app import KubeApp, Receive, Scope, Send
 from resources.lab.api.certificates import loopback_certificate
 from resources.lab.api.clusters import Clusters, ClusterSet
 from resources.lab.control import Control
-from resources.lab.home import PORT_FILE, locked_pidfile, read_token
+from resources.lab.home import PORT_FILE, RUNS_ALREADY, UNUSABLE, locked_pidfile, read_token
 from resources.settings import LabKind, from_environment
 
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -162,19 +163,25 @@ def bound_socket(home: Path) -> socket.socket:
 
 
 def start(home: Path) -> int:
-    """Runs the daemon in this process until it is stopped; 1 at once where one runs already."""
+    """Runs the daemon in this process until it is stopped; at once RUNS_ALREADY where one does, and UNUSABLE, with the reason
+    on stderr, where a setting or the seed can't be used."""
     home.mkdir(parents=True, exist_ok=True)
     lock = locked_pidfile(home)
     if lock is None:
-        return 1
+        return RUNS_ALREADY
     lab = Lab(home, parts(), kind=from_environment().lab_kind)
     sock = bound_socket(home)
     sock.listen(1024)
     os.truncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     _loop_policy()
-    asyncio.run(lab.serve(sock))
-    os.close(lock)
+    try:
+        asyncio.run(lab.serve(sock))
+    except ConfigError as error:
+        sys.stderr.write(f"{error.message}\n".replace("\n", " ").strip() + "\n")
+        return UNUSABLE
+    finally:
+        os.close(lock)
     return 0
 
 

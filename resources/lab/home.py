@@ -11,6 +11,8 @@ from pathlib import Path
 
 PORT_FILE, TOKEN_FILE, PID_FILE, LOG_FILE = "lab.port", "lab.token", "lab.pid", "lab.log"
 KIND_FILE = "lab.kind"
+# How a daemon ends that didn't start. Python's own status after a traceback is 1.
+RUNS_ALREADY, UNUSABLE = 75, 78
 _TRIES, _PAUSE = 20, 0.01
 
 

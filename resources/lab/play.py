@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from resources.lab.agents.agent import ClusterAgent
 from resources.lab.agents.faults import AgentFault, AgentFaults
 from resources.lab.agents.hardware import DesiredNode
 from resources.lab.agents.machines import machine_hardware
-from resources.lab.agents.seed import SeedCluster, read_seed
+from resources.lab.agents.seed import SeedCluster, read_seed, seed_path
 from resources.lab.api.clusters import Cluster, LabCluster
 from resources.lab.charts import write_mirror
 from resources.lab.clouds.part import CloudsPart, server_version
@@ -31,7 +30,6 @@ from resources.settings import from_environment
 if TYPE_CHECKING:
     from resources.lab.daemon import Lab
 
-SEED = Path(__file__).parent / "seed.yaml"
 _LOOK = 0.1
 _log = logging.getLogger(__name__)
 
@@ -58,7 +56,7 @@ class PlayPart:
 
     def __init__(self, clouds: CloudsPart, *, seed: Path | None = None) -> None:
         self._clouds = clouds
-        self._seed_path = seed or Path(os.environ.get("MODELPLANE_LAB_SEED") or SEED)
+        self._seed_path = seed or seed_path()
         self._seeds: Mapping[str, SeedCluster] = {}
         self._lists: dict[str, tuple[Component, ...]] = {}
         self._running: dict[str, _Running] = {}

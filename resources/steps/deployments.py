@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from modelplane_dagster.audit.cpu_room import charges
 from modelplane_dagster.errors import RefusedError, UnreadableError
 from modelplane_dagster.findings import finding
 from modelplane_dagster.judgement import judge_live
@@ -18,7 +19,7 @@ from modelplane_dagster.placement.workloads import (
     REPLICA_LABEL,
     ReplicaObjects,
     endpoint,
-    replica_objects,
+    replica_variants,
 )
 from resources.obstacles import refused_pods, webhook_finding
 from resources.steps.result import State, StepResult, pending, recorded, upstream
@@ -97,11 +98,15 @@ def _replica(
     cluster = session.plan(replica.cluster, session.recent(replica.cluster))
     if cluster.view is None:
         raise UnreadableError(f"The manifests of cluster {replica.cluster} are unknown.")
-    objects = replica_objects((namespace, name), deployment, replica, cluster.view, ordinal=ordinal)
+    charged = charges(cluster.view, session.recent(replica.cluster).live)
+    may = replica_variants((namespace, name), deployment, replica, cluster.view, ordinal=ordinal, charges=charged)
     client = session.client(replica.cluster)
     changed = False
-    if not _stands(client, objects):
+    objects = next((o for o in may if _stands(client, o)), None)
+    if objects is None:
+        objects = may[0]
         session.write(admission)
+        session.note_replica(replica.cluster, (namespace, name), there=True)
         if client.get("v1", "Namespace", namespace) is None:
             client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for body in objects.objects:
@@ -191,6 +196,8 @@ def _retire(
             admission, _ = session.admit(cluster)
             session.write(admission)
             retire_replica(session.client(cluster), placement.namespace, placement.name, ordinal)
+            if ordinal == 0:
+                session.note_replica(cluster, (placement.namespace, placement.name), there=False)
             surplus -= 1
             wrote = True
     return wrote

@@ -9,7 +9,7 @@ from modelplane_dagster.errors import UnreadableError
 from modelplane_dagster.findings import Finding, has_errors
 from modelplane_dagster.judgement import judge_live
 from resources.obstacles import refused_pods, webhook_finding
-from resources.steps.result import Row, StepResult, pending, recorded
+from resources.steps.result import Row, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
     from modelplane_dagster.cluster_plan import ClusterPlan
@@ -25,6 +25,9 @@ def _observe(session: Session, name: str, pool: str) -> StepResult:
     subject = f"pool/{name}/{pool}"
     observed = session.recent(name)
     plan = session.plan(name, observed)
+    coming = observed.coming()
+    if observed.live is None and coming:
+        return upstream(subject, coming)
     if plan.view is None or observed.live is None:
         raise UnreadableError("; ".join(observed.unread()) or f"The manifests of cluster {name} are unknown.")
     judged = judge_live(plan, observed, grace=session.settings.grace)

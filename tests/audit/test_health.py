@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from modelplane_dagster.audit.cpu_room import charges
 from modelplane_dagster.audit.health import NodeDevices, PoolHealth, audit_health
 from modelplane_dagster.audit.live import LivePod
 from modelplane_dagster.cluster import ExternalDriver
@@ -325,6 +326,38 @@ def test_static_pods_count_and_ended_ones_don_t():
 
 
 def test_claims_that_the_scheduler_charges_aren_t_mirrored():
-    charged = [{**d, "nodeAllocatableResources": [{"name": "cpu"}]} for d in cpu_groups(1, 6)]
+    charged = [{**d, "nodeAllocatableResources": {"cpu": {}}} for d in cpu_groups(1, 6)]
     (result,) = health(view(CPU), (node("cpu-1", CPU, capacity="6"),), slices=[slice_of("dra.cpu", "cpu-1", charged)])
     assert result.findings == ()
+
+
+CHARGED = [{**d, "nodeAllocatableResources": {"cpu": {}}} for d in cpu_groups(2, 6)]
+MIXED = [CHARGED[0], cpu_groups(2, 6)[1]]
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ({"cpu-1": CHARGED}, {"cpu": True}),
+        ({"cpu-1": cpu_groups(2, 6)}, {"cpu": False}),
+        ({"cpu-1": CHARGED, "cpu-2": CHARGED}, {"cpu": True}),
+        # A pod may land on the node that isn't charged.
+        ({"cpu-1": CHARGED, "cpu-2": cpu_groups(2, 6)}, {"cpu": False}),
+        ({"cpu-1": MIXED}, {"cpu": False}),
+        ({"cpu-1": [{**d, "nodeAllocatableResources": {"memory": {}}} for d in cpu_groups(2, 6)]}, {"cpu": False}),
+        ({"cpu-1": [{**d, "nodeAllocatableResourceMappings": {"cpu": {}}} for d in cpu_groups(2, 6)]}, {"cpu": True}),
+        # Nothing is published: nothing is known.
+        ({}, {}),
+        ({"nv-1": CHARGED}, {}),
+    ],
+)
+def test_whether_the_scheduler_charges_a_pools_cpus(slices, expected):
+    nodes = (node("cpu-1", CPU), node("cpu-2", CPU), node("nv-1", NV), SYSTEM)
+    there = [slice_of("dra.cpu", name, devices) for name, devices in slices.items()]
+    assert charges(view(NV, CPU), live(nodes, slices=there)) == expected
+
+
+def test_of_what_couldnt_be_read_nothing_is_known():
+    whole = live((node("cpu-1", CPU),), slices=[slice_of("dra.cpu", "cpu-1", CHARGED)])
+    unread = [replace(whole, nodes=Unknown("x")), replace(whole, slices=Unknown("x")), None]
+    assert [charges(view(CPU), seen) for seen in unread] == [{}, {}, {}]

@@ -96,6 +96,48 @@ def test_the_double_ledger(allocatable, expected):
     assert conflicts(nodes=nodes) == expected
 
 
+PLUGIN = template(tolerations=exists("nvidia.com/gpu"))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "expected"),
+    [
+        pytest.param(foreign("nvidia-device-plugin-daemonset", PLUGIN, desired=1), True, id="NVIDIA's manifest"),
+        pytest.param(foreign("nvdp-nvidia-device-plugin", PLUGIN, desired=1), True, id="NVIDIA's chart"),
+        pytest.param(foreign("nvidia-device-plugin", desired=1), False, id="elsewhere"),
+        pytest.param(foreign("nvidia-device-plugin", PLUGIN), False, id="wants no node"),
+        pytest.param(foreign("amdgpu-device-plugin-daemonset", PLUGIN, desired=1), False, id="another vendor's"),
+        pytest.param(foreign("nvidia-device-plugin", PLUGIN, kind="Deployment", desired=1), False, id="no daemon"),
+    ],
+)
+def test_a_device_plugins_daemon_tells_it_too(plugin, expected):
+    assert conflicts(plugin) == ([("DevicePluginBesideDra", "pool/c/nv")] if expected else [])
+
+
+def test_both_are_named_with_component_pool_and_fix():
+    nodes = (node("nv-1", NV, allocatable={"nvidia.com/gpu": "8"}), *NODES[1:])
+    others = (foreign("nfd-worker", desired=1), foreign("nvidia-device-plugin", PLUGIN, desired=1))
+    found = audit_conflicts(CLUSTER, PARTS, live(nodes, [*WORKLOADS, *others], slices=SLICES))
+    assert [(f.subject, f.message, f.fix) for f in found] == [
+        (
+            "cluster/c",
+            (
+                "DaemonSet nfd-worker in other is a Node Feature Discovery beside our component node-feature-discovery; "
+                "both label nodes, those of pools nv, amd included."
+            ),
+            "Remove the one that isn't ours, or turn off the operator's own.",
+        ),
+        (
+            "pool/c/nv",
+            (
+                "On nv-1 of pool nv a device plugin offers nvidia.com/gpu beside the slices of gpu.nvidia.com, which "
+                "nvidia-dra-driver-gpu publishes, so one device can be handed out twice."
+            ),
+            "Turn the device plugin off on that pool.",
+        ),
+    ]
+
+
 def test_a_device_plugin_where_no_slice_is_is_no_double_ledger():
     nodes = (*NODES, node("nv-2", NV, allocatable={"nvidia.com/gpu": "8"}))
     assert conflicts(nodes=nodes) == []

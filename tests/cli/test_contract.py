@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from resources.tools import helm_path
 from tests.cli.runner import Ran
 from tests.made import AMD, cls, cluster, cpus, deployment, device, engine, member, nvidia, pool, request
 
@@ -95,6 +97,74 @@ def test_an_overlay_that_isnt_one_is_2(
     (tmp_path / "overlay.yaml").write_text(content)
     monkeypatch.setenv("MODELPLANE_COMPONENTS", str(tmp_path / "overlay.yaml"))
     assert [cli(*a).status for a in (("plan", folder), ("drivers",))] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            "a: [\n",
+            "which can't be read as YAML: line 2, column 1: expected the node content, but found '<stream end>'.",
+        ),
+        ("- a\n", "which isn't an overlay: overlay: The overlay is no mapping of component keys."),
+        (
+            "cert-manager: {version: 7, verzion: x}\nno-such: {}\ngaie-crds: {version: v1}\n",
+            (
+                "which isn't an overlay: cert-manager: An overlay has no field verzion; the nearest is version; cert-manager: "
+                "version takes a string; gaie-crds: gaie-crds is no chart, so it has no version; no-such: There is no "
+                "component no-such."
+            ),
+        ),
+    ],
+)
+def test_a_broken_overlay_is_named_with_all_that_is_wrong(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str, told: str
+) -> None:
+    path = tmp_path / "overlay.yaml"
+    path.write_text(content)
+    monkeypatch.setenv("MODELPLANE_COMPONENTS", str(path))
+    ran = cli("drivers")
+    assert (ran.status, ran.err) == (2, f"modelplane-dagster: MODELPLANE_COMPONENTS names {path}, {told}\n")
+
+
+def test_an_empty_fingerprint_is_no_fingerprint(cli: Cli, written: Written) -> None:
+    ran = cli("prune", "cluster/c", "--fingerprint", "", "--fleet", written(*GOOD))
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err == (
+        "modelplane-dagster: --fingerprint is empty: give what prune prints without it, or leave it out.\n"
+    )
+
+
+def test_a_missing_helm_is_told_at_once(
+    cli: Cli, written: Written, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    helm_path.cache_clear()
+    start = time.monotonic()
+    try:
+        ran = cli("reconcile", written(*GOOD), "--timeout", "60s")
+    finally:
+        helm_path.cache_clear()
+    assert (ran.status, ran.out, time.monotonic() - start < 20) == (2, "", True)
+    assert ran.err == (
+        f"modelplane-dagster: helm 4 is neither on the PATH nor in {tmp_path}/cache/modelplane-dagster/tools: run `make "
+        "setup` (or `python -m resources.tools`), or put it on the PATH.\n"
+    )
+    assert not (tmp_path / "home").exists(), "nothing was started"
+
+
+def test_invalid_objects_are_counted(cli: Cli, written: Written) -> None:
+    bad = ({**cls("a", nvidia(), source="EKS"), "spec": {}}, {**cluster("d", "EKS", pool("p", "l4")), "spec": {}})
+    last = cli("validate", written(*GOOD, *bad, TYPO)).out.splitlines()[-1]
+    assert last.partition(";")[0] == "2 clusters (1 invalid), 2 classes (1 invalid), 1 deployments"
+
+
+def test_a_files_subject_has_one_slash(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("a: [\n")
+    (found,) = cli("validate", path, "--format", "json").document["findings"]
+    assert (found["subject"], found["file"]) == (f"file{path}", str(path))
 
 
 def test_an_empty_folder_is_an_error_of_the_fleet(cli: Cli, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_file_alone(cli: Cli, name: str) -> None:
     expected = [("ClassNotFound", ALONE[name])] if name in ALONE else []
     validated, planned = cli("validate", path, "--format", "json"), cli("plan", path, "--format", "json")
     assert sorted(set(errors(validated.document["findings"]))) == expected
-    assert sorted(set(errors(planned.document["findings"]))) == expected
+    assert sorted(set(errors(planned.document.get("findings", ())))) == expected
     assert (validated.status, planned.status) == ((1, 1) if name in ALONE else (0, 0))
 
 

@@ -406,3 +406,12 @@ def test_the_token_plugin_finds_the_sdk_beside_our_module_of_its_name():
     )
     answer = json.loads(done.stdout)
     assert (answer["kind"], answer["status"]["token"]) == ("ExecCredential", "from-the-environment")
+
+
+def test_no_service_is_one_that_nebius_takes_away():
+    """The SDK warns of such a service on stderr with every command."""
+    services = {name: c for name, c in vars(nebius_api).items() if name.endswith("ServiceClient")}
+    assert len(services) == 7
+    assert {
+        name: c.__service_deprecation_details__ for name, c in services.items() if c.__service_deprecation_details__
+    } == {}

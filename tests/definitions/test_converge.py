@@ -19,7 +19,7 @@ pytestmark = pytest.mark.dagster
 EAST = tuple(cluster_key("east", leaf) for leaf in ("claimed_drivers", "control_plane", "pool_l4"))
 RACK = tuple(cluster_key("rack", leaf) for leaf in ("claimed_drivers", "control_plane"))
 TINY = model_key("ml", "tiny")
-KNOWN = targets([*EAST, *RACK, TINY, dg.AssetKey(["class", "l4"])])
+KNOWN = targets([*EAST, *RACK, TINY, dg.AssetKey(["class", "l4"])], fleet())
 DIFFERS = {"changes": ["create pool/east/l4: it isn't there"]}
 
 
@@ -194,18 +194,20 @@ def test_a_tick_that_asks_nothing_keeps_its_cursor(instance: dg.DagsterInstance)
     assert result.skip_reason
 
 
-def test_the_loaded_sensor_asks_for_the_whole_cluster(instance: dg.DagsterInstance) -> None:
+def test_the_loaded_sensor_asks_for_the_whole_cluster_and_its_classes(instance: dg.DagsterInstance) -> None:
     defs = build(fleet(CLASSES, GOOD, MODEL))
     sensor = defs.get_repository_def().get_sensor_def("converge")
     see(instance, claimed("rack"), "differs")
     with dg.build_sensor_context(instance=instance) as context:
         result = sensor(context)
     assert isinstance(result, dg.SensorResult)
-    assert [sorted(k.path[2] for k in r.asset_selection or ()) for r in result.run_requests or ()] == [
+    assert [sorted(k.path[-1] for k in r.asset_selection or ()) for r in result.run_requests or ()] == [
         [
+            "amd",
             "amd-gpu-operator",
             "claimed_drivers",
             "control_plane",
+            "cpus",
             "devices_cpu",
             "devices_mi",
             "dra-driver-cpu",

@@ -6,8 +6,9 @@ from typing import Any
 
 from modelplane_dagster.kube.allocator import Allocation, Unallocatable, allocate
 from modelplane_dagster.kube.claims import Claim, DeviceClass, Usage
+from modelplane_dagster.kube.node_pools import Published
 from modelplane_dagster.kube.objects import NodeFacts
-from modelplane_dagster.kube.slices import Slice, newest_pools
+from modelplane_dagster.kube.slices import Slice
 
 N1 = NodeFacts("n1", {"pool": "a"})
 Body = dict[str, Any]
@@ -81,7 +82,7 @@ def run(
     return allocate(
         [Claim.parse(c) for c in claims],
         node,
-        pools=newest_pools(Slice.parse(s) for s in slices),
+        published=Published(Slice.parse(s) for s in slices),
         classes=[DeviceClass.parse(c) for c in (CLASSES if classes is None else classes)],
         usage=Usage.of(held or []),
     )

@@ -83,7 +83,6 @@ def test_the_node_selector_follows_the_slices() -> None:
             ["gpu=other"],
             id="another pool serves",
         ),
-        pytest.param({}, [slice_body("s", [device("x"), device("x")])], None, id="an invalid pool is skipped"),
         pytest.param(
             {},
             [slice_body("s", gpus(1)), slice_body("t", [device("new")], generation=2)],
@@ -91,7 +90,6 @@ def test_the_node_selector_follows_the_slices() -> None:
             id="an old generation is gone",
         ),
         pytest.param({"allocationMode": "All"}, [slice_body("s", gpus(2))], ["gpu=gpu-0", "gpu=gpu-1"], id="all"),
-        pytest.param({"allocationMode": "All"}, [slice_body("s", gpus(33))], None, id="all are too many"),
         pytest.param(
             {"allocationMode": "All"}, [slice_body("s", gpus(1), driver="gpu.amd.com")], None, id="all of none"
         ),
@@ -117,8 +115,21 @@ def test_all_fails_on_a_pool_that_is_being_updated_or_invalid() -> None:
     assert updating == Unallocatable("gpu asks for all devices, and the pool n1 is being updated", aborted=True)
     invalid = run([body], [slice_body("s", [device("x"), device("x")])])
     assert invalid == Unallocatable(
-        "gpu asks for all devices, and the pool n1 is invalid: it names a device twice", aborted=True
+        "gpu asks for all devices, and the pool n1 is invalid: it names the device x twice", aborted=True
     )
+
+
+def test_an_invalid_pool_is_skipped_and_named() -> None:
+    slices = [slice_body("s", [device("x"), device("x")]), slice_body("t", [device("y")], pool="z")]
+    assert given(run([claim_body("c", request())], slices)) == {"c": ["gpu=y"]}
+    assert run([claim_body("c", request())], slices[:1]) == Unallocatable(
+        "the pool n1 of gpu.nvidia.com is invalid: it names the device x twice"
+    )
+
+
+def test_all_of_more_than_a_claim_holds_is_an_error() -> None:
+    outcome = run([claim_body("c", request(allocationMode="All"))], [slice_body("s", gpus(33))])
+    assert outcome == Unallocatable("the claim c asks for 33 devices, and a claim holds 32", aborted=True)
 
 
 def test_all_needs_every_device_free() -> None:
@@ -248,11 +259,9 @@ def test_partitions_share_their_counters() -> None:
         return device(name, consumesCounters=[{"counterSet": "gpu", "counters": {"memory": {"value": memory}}}])
 
     slices = [
-        slice_body(
-            "s",
-            [part("half-0", "40Gi"), part("half-1", "40Gi"), part("full", "80Gi")],
-            sharedCounters=[{"name": "gpu", "counters": {"memory": {"value": "80Gi"}}}],
-        )
+        # The API keeps counters and devices in slices of their own.
+        slice_body("a", [], slices=2, sharedCounters=[{"name": "gpu", "counters": {"memory": {"value": "80Gi"}}}]),
+        slice_body("s", [part("half-0", "40Gi"), part("half-1", "40Gi"), part("full", "80Gi")], slices=2),
     ]
     first = claim_body("first", request())
     held = [allocated(first, run([first], slices))]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from modelplane_dagster.components.cpu import DRA_DRIVER_CPU
-from modelplane_dagster.errors import ConfigError
+from modelplane_dagster.errors import ConfigError, NotReadyError
 from resources.helm import Helm, chart_ref
 from resources.kubernetes import ClusterClient
 from resources.lab.agents.seed import read_seed
@@ -79,6 +81,7 @@ def _slices(client: ClusterClient) -> dict[str, int]:
         "clusters: [",
         "clusters: {a: {version: '1.36', nodes: [{name: n, devices: [{card: none}]}]}}",
         "clusters: {a: {version: '1.36', nods: []}}",
+        "clusters: {a: {version: newest}}",
         "nothing: {}",
     ],
 )
@@ -91,3 +94,26 @@ def test_a_seed_that_cannot_be_read_is_the_users_to_fix(tmp_path, text):
 
 def test_no_seed_means_no_cluster(tmp_path):
     assert read_seed(tmp_path / "absent.yaml") == {}
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("spoil", "error", "message"),
+    [
+        ("seed", ConfigError, "The lab's seed seed.yaml can't be read: "),
+        ("home", NotReadyError, "the lab ended as it started: FileExistsError"),
+    ],
+)
+def test_a_daemon_that_ends_as_it_starts_is_told_at_once(tmp_path, monkeypatch, spoil, error, message):
+    (tmp_path / "seed.yaml").write_text("clusters: [" if spoil == "seed" else "clusters: {}")
+    monkeypatch.setenv("MODELPLANE_LAB_SEED", str(tmp_path / "seed.yaml"))
+    home = tmp_path / "lab"
+    home.mkdir()
+    if spoil == "home":
+        (home / "clouds").write_text("not a folder")
+    start = time.monotonic()
+    with pytest.raises(error) as raised:
+        ensure_running(home)
+    assert raised.value.message.startswith(message), raised.value.message
+    assert time.monotonic() - start < 15
+    assert ("Traceback" in (home / "lab.log").read_text()) == (spoil == "home")

@@ -11,7 +11,9 @@ from typing import Any
 
 import yaml
 
+from modelplane_dagster.errors import KubernetesError
 from resources.kubernetes import ClusterClient
+from resources.settings import LabKind
 from tests.e2e.site import ROOT, Site, eventually, site
 
 OWN = ROOT / "examples" / "own" / "mine.yaml"
@@ -31,10 +33,12 @@ clusters:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """`lab` is where the cluster really runs, `live` the process that knows nothing of it but a kubeconfig."""
+    """`lab` is where the cluster really runs, `live` the process that knows nothing of it but a kubeconfig; `kind` says what
+    answers its API."""
 
     lab: Site
     live: Site
+    kind: LabKind = "embedded"
 
     def client(self, manager: str = "somebody") -> ClusterClient:
         """Who looks from outside, and isn't counted."""
@@ -48,8 +52,8 @@ class Own:
 
 
 @contextmanager
-def own(folder: Path) -> Iterator[Own]:
-    with site(folder / "lab", seed=SEED) as lab:
+def own(folder: Path, kind: LabKind = "embedded") -> Iterator[Own]:
+    with site(folder / "lab", seed=SEED, kind=kind) as lab:
         fleet, home = folder / "fleet", folder / "live"
         fleet.mkdir()
         shutil.copy(OWN, fleet / "mine.yaml")
@@ -65,10 +69,17 @@ def own(folder: Path) -> Iterator[Own]:
             "DAGSTER_HOME": str(home / "dagster"),
         }
         bare = Own(lab, Site(fleet, home, env))
-        made = Own(lab, bare.with_kubeconfig(lab.lab.kubeconfig("mine", "product"), "product"))
-        # The machines take a moment to join.
-        eventually(lambda: len(made.client().list("v1", "Node")) == 2, within=60.0)
+        made = Own(lab, bare.with_kubeconfig(lab.lab.kubeconfig("mine", "product"), "product"), kind)
+        # The machines take a moment to join, and a fresh API a moment to serve every group.
+        eventually(lambda: _settled(made.client()), within=90.0)
         yield made
+
+
+def _settled(client: ClusterClient) -> bool:
+    try:
+        return len([n for n in names(client) if n.startswith("Node ")]) == 2
+    except KubernetesError:
+        return False
 
 
 def names(client: ClusterClient) -> set[str]:

@@ -4,13 +4,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from resources.lab.plane.assets import AssetsMissingError, find_assets
 from tests.live.clusters import Own, names, own
 
 
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory) -> Iterator[Own]:
+@pytest.fixture(scope="module", params=["embedded", pytest.param("kubernetes", marks=pytest.mark.slow)])
+def fresh(tmp_path_factory, request) -> Iterator[Own]:
     """A cluster that nothing of ours has ever touched."""
-    with own(tmp_path_factory.mktemp("own")) as made:
+    if request.param == "kubernetes":
+        try:
+            find_assets()
+        except AssetsMissingError as error:
+            pytest.skip(error.message)
+    with own(tmp_path_factory.mktemp("own"), request.param) as made:
         yield made
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.e2e.site import eventually
 from tests.live.clusters import names
 
 pytestmark = [pytest.mark.lab, pytest.mark.dagster]
 # One list a kind, the discovery of four groups of custom resources, and the version.
 READS = 24
-STAYS = ("CustomResourceDefinition", "Namespace", "ServiceAccount")
 
 
 def test_a_plan_reads_and_writes_nothing(fresh):
@@ -25,9 +25,9 @@ def test_a_plan_reads_and_writes_nothing(fresh):
 
 def test_a_converged_cluster_is_read_once_a_kind_and_never_written(converged):
     own, _ = converged
-    row = own.lab.status()["clusters"][0]
+    asked = own.lab.status()["clusters"][0]
     ran = own.live.reconcile().clean()
-    again = own.lab.status()["clusters"][0]
+    since = own.lab.status()["clusters"][0]
     calls = ran.json["calls"]
     assert (ran.status, ran.json["passes"], calls["writes"], calls["deletes"], calls["helmProcesses"]) == (
         0,
@@ -40,9 +40,10 @@ def test_a_converged_cluster_is_read_once_a_kind_and_never_written(converged):
     assert {kind: n for kind, n in lists.items() if n != 1} == {}
     assert {"Node", "Pod", "DaemonSet", "Deployment", "Namespace", "ResourceSlice", "Secret"} <= set(lists)
     assert calls["reads"] <= READS
-    # What we say we asked is what the server was asked.
-    assert again["reads"] - row["reads"] == calls["reads"]
-    assert (again["writes"], again["deletes"]) == (row["writes"], row["deletes"])
+    if own.kind == "embedded":
+        # What we say we asked is what the server was asked; a real one doesn't count.
+        assert since["reads"] - asked["reads"] == calls["reads"]
+    assert (since["writes"], since["deletes"]) == (asked["writes"], asked["deletes"])
 
 
 def test_the_summary_tells_the_calls(converged):
@@ -81,15 +82,13 @@ def test_nothing_is_left_but_what_is_said(converged):
     told = own.live.run("prune", "cluster/mine", "--format", "json").clean().json
     ran = own.live.run("prune", "cluster/mine", "--fingerprint", told["fingerprint"], "--format", "json").clean()
     assert ran.status == 0
-    left = names(own.client()) - before
-    assert {n.split(" ")[0] for n in left} == set(STAYS)
     crds, spaces = (line.split()[3:] for line in told["stays"])
-    assert {n for n in left if n.startswith("CustomResourceDefinition")} == {
-        f"CustomResourceDefinition /{c}" for c in crds
-    }
-    assert {n for n in left if n.startswith("Namespace")} == {f"Namespace /{s}" for s in spaces}
-    # What is left in the namespaces goes with them.
-    assert {n.split(" ")[1].split("/")[0] for n in left if n.startswith("ServiceAccount")} <= set(spaces)
+    said = {f"CustomResourceDefinition /{name}" for name in crds} | {f"Namespace /{name}" for name in spaces}
+    left = names(own.client()) - before
+    assert said <= left
+    # What is in those namespaces goes with them, and a group's APIService with its kinds.
+    others = {n for n in left - said if not n.startswith("APIService ") and n.split(" ")[1].split("/")[0] not in spaces}
+    assert others == set()
     assert list(own.live.home.glob("records/*")) == []
     client = own.client()
     for kind, api_version, chosen in (
@@ -98,4 +97,4 @@ def test_nothing_is_left_but_what_is_said(converged):
     ):
         for name in chosen:
             client.delete(api_version, kind, name)
-    assert names(client) - before == set()
+    eventually(lambda: names(client) - before == set(), within=60.0)

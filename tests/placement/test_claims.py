@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from modelplane_dagster.placement.workloads import replica_objects
+from modelplane_dagster.placement.workloads import replica_objects, replica_variants
 from modelplane_dagster.plan import FleetPlan, plan_fleet
 from tests.made import CPU, NV, cls, cluster, cpus, deployment, device, engine, fleet, member, nvidia, pool, request
 
@@ -72,7 +72,34 @@ def test_the_pod_mirrors_the_claim(version: str) -> None:
 
 def test_the_pod_doesnt_mirror_what_the_scheduler_counts_itself() -> None:
     plan = planned("1.36", [cpus(2, 6)], request(BIG_CPU, 1, "cpus"))
-    assert pod(plan, mirror_cpus=False)["containers"][0]["resources"] == {"claims": [{"name": "devices"}]}
+    assert pod(plan, charged={"p"})["containers"][0]["resources"] == {
+        "claims": [{"name": "devices"}],
+        "requests": {"cpu": "1m"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("charges", "expected"),
+    [({"p": False}, ["6"]), ({"p": True}, ["1m"]), ({}, ["6", "1m"]), ({"q": True}, ["6", "1m"])],
+)
+def test_what_may_stand_while_nothing_is_published(charges: dict[str, bool], expected: list[str]) -> None:
+    """The one to apply first; what runs already is right either way."""
+    plan = planned("1.36", [cpus(2, 6)], request(BIG_CPU, 1, "cpus"))
+    (placement,) = plan.placements
+    key, view = (placement.namespace, placement.name), plan.clusters[0].view
+    assert view is not None
+    may = replica_variants(key, plan.fleet.deployments[key], placement.replicas[0], view, charges=charges)
+    pods = [o["spec"]["template"]["spec"] for v in may for o in v.objects if o["kind"] == "Deployment"]
+    assert [p["containers"][0]["resources"]["requests"]["cpu"] for p in pods] == expected
+
+
+def test_a_replica_without_cpus_is_one_thing_alone() -> None:
+    plan = planned("1.36", [nvidia(4)], request(BIG_GPU, 2, "gpus"))
+    (placement,) = plan.placements
+    key, view = (placement.namespace, placement.name), plan.clusters[0].view
+    assert view is not None
+    deployed = plan.fleet.deployments[key]
+    assert len(replica_variants(key, deployed, placement.replicas[0], view, charges={})) == 1
 
 
 def test_a_gpu_beside_cpus_keeps_its_selectors() -> None:

@@ -274,6 +274,25 @@ def test_a_replica_that_may_run_where_nobody_can_look_counts() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ({("models", "m")}, []),
+        ({("models", "other"), ("others", "m")}, [f"a {ON}p"]),
+        (set(), [f"a {ON}p"]),
+        # A record that never noted it says nothing.
+        (None, []),
+    ],
+)
+def test_only_what_was_ever_given_to_an_unread_cluster_may_run_there(recorded: Any, expected: list[str]) -> None:
+    made = fleet(
+        ONE, cluster("a", "EKS", pool("p", "one")), cluster("b", "EKS", pool("p", "one")), deployment("m", SIMPLE)
+    )
+    may_hold = None if recorded is None else frozenset(recorded)
+    placement = place(made, b={"unread": "the API drops connections", "may_hold": may_hold})
+    assert (where(placement), codes(placement.findings)) == (expected, [] if expected else ["ReplicaHeld"])
+
+
 def test_an_unread_cluster_holds_up_nothing_that_it_couldnt_run() -> None:
     made = fleet(
         ONE,

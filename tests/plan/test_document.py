@@ -190,6 +190,11 @@ def test_deployments_and_the_rest() -> None:
     assert (found["orphans"], [f["code"] for f in found["findings"]]) == ([], ["ClassNotFound"])
 
 
+def test_a_clean_plan_has_the_contracts_keys_alone() -> None:
+    clean = plan_document(plan_fleet(fleet(*(o for o in OBJECTS if o["metadata"]["name"] != "west"))))
+    assert list(clean) == ["fingerprint", "clusters", "deployments", "actions", "orphans"]
+
+
 def test_the_fingerprint_covers_everything_but_itself() -> None:
     found = document()
     assert found["fingerprint"] == fingerprint(found)

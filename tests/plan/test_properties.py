@@ -129,15 +129,22 @@ keeps = st.dictionaries(
 
 
 sizes = st.tuples(st.integers(0, 9), st.sampled_from([(None, None), (1, 3), (0, 5), (2, 7)]))
-likes = st.tuples(names, st.sampled_from(["us-east-1", "eu-west-1", ""]), st.lists(sizes, min_size=4, max_size=4))
+pool_names = st.one_of(st.none(), st.lists(names | st.just("system"), min_size=4, max_size=4, unique=True))
+likes = st.tuples(
+    names, st.sampled_from(["us-east-1", "eu-west-1", ""]), st.lists(sizes, min_size=4, max_size=4), pool_names
+)
 
 
-def alike(view: ClusterView, name: str, location: str, each: list[Any]) -> ClusterView:
-    """Another cluster of the same pools: its name, place and sizes are its own."""
-    pools = [
-        replace(p, cluster=name, count=count, minimum=low, maximum=high, zones=("z",) if count % 2 else ())
-        for p, (count, (low, high)) in zip(view.pools, each, strict=False)
-    ]
+def alike(view: ClusterView, name: str, location: str, each: list[Any], called: list[str] | None) -> ClusterView:
+    """Another cluster of the same pools: its name, place and sizes are its own, and their names where it calls them
+    otherwise."""
+    pools = []
+    for number, (before, (count, (low, high))) in enumerate(zip(view.pools, each, strict=False)):
+        own = called[number] if called else before.name
+        renamed = replace(before, name=own, labels={**before.labels, "modelplane.ai/pool": own})
+        pools.append(
+            replace(renamed, cluster=name, count=count, minimum=low, maximum=high, zones=("z",) if count % 2 else ())
+        )
     return replace(view, name=name, location=location, pools=tuple(pools), labels={"site": name}, account=name)
 
 

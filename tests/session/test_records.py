@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ RECORD = Record(
     pools={"p": ("dra.cpu", "gpu.nvidia.com"), "q": ()},
     credentials=("ClusterProviderConfig", "prod"),
     kubeconfig="",
+    deployments=(("default", "m"), ("recipes", "n")),
 )
 
 
@@ -103,3 +106,14 @@ def test_a_kubeconfig_that_isnt_one_is_told_without_its_content(data: bytes, sai
         f"The kubeconfig at modelplane-system/c/kubeconfig {said}.",
     )
     assert CONTENT not in wrong.value.message
+
+
+def test_a_record_that_never_noted_deployments_says_nothing_of_them(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    records.write(RECORD)
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "deployments"}))
+    unsaid = replace(RECORD, deployments=None)
+    assert records.read("c") == unsaid
+    records.write(unsaid)
+    assert records.read("c") == unsaid

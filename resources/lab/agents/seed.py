@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from modelplane_dagster.errors import ConfigError
 from modelplane_dagster.kube.objects import Taint
 from resources.lab.agents.hardware import CARDS, DesiredNode, DeviceGroup, Hardware
+
+SEED = Path(__file__).parents[1] / "seed.yaml"
 
 
 class _Part(BaseModel):
@@ -49,7 +52,7 @@ class _Nodes(_Part):
 
 
 class _Cluster(_Part):
-    version: str
+    version: str = Field(pattern=r"^v?1\.\d+")
     consumable_capacity: bool | None = Field(default=None, alias="consumableCapacity")
     nodes: list[_Nodes] = []
 
@@ -64,6 +67,11 @@ class SeedCluster:
     version: str
     consumable_capacity: bool | None = None
     nodes: tuple[DesiredNode, ...] = field(default=())
+
+
+def seed_path() -> Path:
+    """The lab's own file, or the one that MODELPLANE_LAB_SEED names."""
+    return Path(os.environ.get("MODELPLANE_LAB_SEED") or SEED)
 
 
 def read_seed(path: Path) -> Mapping[str, SeedCluster]:

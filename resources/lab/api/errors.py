@@ -56,6 +56,7 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, Any]:
         details = dict(self.details)
+        details_sent = bool(details or self.causes) or self.status == 404
         if self.causes:
             details["causes"] = [cause.as_dict() for cause in self.causes]
         out: dict[str, Any] = {
@@ -67,7 +68,7 @@ class ApiError(Exception):
             "reason": self.reason,
             "code": self.status,
         }
-        if details:
+        if details_sent:
             out["details"] = details
         return out
 
@@ -94,11 +95,11 @@ def already_exists(plural: str, group: str, name: str) -> ApiError:
     return ApiError(409, message, reason="AlreadyExists", details=_details(name, group, plural))
 
 
-def modified(plural: str, group: str, name: str) -> ApiError:
-    message = (
-        f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": the object has been modified; '
-        "please apply your changes to the latest version and try again"
-    )
+_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def modified(plural: str, group: str, name: str, why: str = _MODIFIED) -> ApiError:
+    message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
     return ApiError(409, message, details=_details(name, group, plural))
 
 

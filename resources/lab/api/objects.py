@@ -131,7 +131,18 @@ class Objects:
             head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
             return 200, orjson.dumps({**head, "items": [tables.partial(entry.obj) for entry in page]})
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-        return 200, orjson.dumps(head)[:-1] + b',"items":[' + b",".join(entry.raw for entry in page) + b"]}"
+        return 200, orjson.dumps(head)[:-1] + b',"items":[' + b",".join(self._item(entry) for entry in page) + b"]}"
+
+    def _item(self, entry: Entry) -> bytes:
+        """Items of built-in kinds don't say what they are: the list does."""
+        resource = self._target.resource
+        if resource.custom:
+            return entry.raw
+        version, kind = f'"apiVersion":"{resource.api_version}"', f'"kind":"{resource.kind}"'
+        for head in (f"{{{version},{kind},", f"{{{kind},{version},"):
+            if entry.raw.startswith(head.encode()):
+                return b"{" + entry.raw[len(head) :]
+        return orjson.dumps({k: v for k, v in entry.obj.items() if k not in {"apiVersion", "kind"}})
 
     def _page(self, match: Match | None) -> tuple[list[Entry], str, int | None]:
         """The entries of one page, the token for the next, and how many are left (None where a selector hides it)."""

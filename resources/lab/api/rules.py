@@ -8,7 +8,8 @@ from typing import Any
 
 from resources.lab.api.defaults import pod_template
 from resources.lab.api.errors import Cause, invalid
-from resources.lab.api.rules_dra import claim_spec, slice_spec
+from resources.lab.api.rules_data import data_rules
+from resources.lab.api.rules_dra import claim_spec, selectors, slice_spec
 from resources.lab.api.schema import Json
 from resources.lab.api.table import Resource
 
@@ -22,7 +23,6 @@ _PATH_NAMED = {"rbac.authorization.k8s.io"}
 _DNS_NAMED = {("", "namespaces"), ("", "services")}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ANNOTATION_LIMIT = 262144
-_DATA_LIMIT = 1048576
 
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -90,8 +90,10 @@ def _causes(resource: Resource, obj: Obj, old: Obj | None) -> Iterator[Cause]:
         yield from claim_spec((obj.get("spec") or {}).get("spec") or {}, "spec.spec")
     elif resource.key == ("resource.k8s.io", "resourceslices"):
         yield from slice_spec(obj.get("spec") or {}, old)
+    elif resource.key == ("resource.k8s.io", "deviceclasses"):
+        yield from selectors((obj.get("spec") or {}).get("selectors") or (), "spec.selectors")
     if resource.key in {("", "configmaps"), ("", "secrets")}:
-        yield from _size(obj)
+        yield from data_rules(obj)
     if resource.group == "apiextensions.k8s.io":
         yield from _crd(obj)
     yield from _immutable(resource, obj, old)
@@ -206,7 +208,8 @@ def _toleration(toleration: Obj, at: str) -> Iterator[Cause]:
             yield wrong(f"{at}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'")
     elif operator == "Equal":
         yield from _value(toleration.get("value") or "", f"{at}.operator")
-    elif operator not in {"Lt", "Gt"}:
+    else:
+        # Lt and Gt belong to a gate that is off by default (TaintTolerationComparisonOperators, 1.36).
         yield unsupported(f"{at}.operator", operator, ("Equal", "Exists"))
     if toleration.get("effect") and toleration["effect"] not in _EFFECTS:
         yield unsupported(f"{at}.effect", toleration["effect"], _EFFECTS)
@@ -244,6 +247,8 @@ def _requirement(requirement: Obj, at: str, *, fields: bool) -> Iterator[Cause]:
             yield wrong(f"{at}.key", requirement.get("key", ""), "not a valid field selector key")
     else:
         yield from _key(requirement.get("key", ""), requirement.get("key", ""), f"{at}.key")
+        for index, value in enumerate(values):
+            yield from _value(value, f"{at}.values[{index}]")
 
 
 def _taints(taints: list[Obj]) -> Iterator[Cause]:
@@ -283,12 +288,13 @@ def _workload(obj: Obj, old: Obj | None) -> Iterator[Cause]:
     spec = obj["spec"]
     selector = spec.get("selector")
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    if not selector:
-        yield (
-            required("spec.selector")
-            if selector is None
-            else wrong("spec.selector", {}, "empty selector is invalid for this kind")
-        )
+    if selector is None and obj["kind"] == "DaemonSet":
+        # Upstream reads none as one that selects nothing.
+        yield wrong("spec.template.metadata.labels", dict(labels), "`selector` does not match template `labels`")
+    elif selector is None:
+        yield required("spec.selector")
+    elif not selector:
+        yield wrong("spec.selector", {}, "empty selector is invalid for this kind")
     else:
         for index, term in enumerate(selector.get("matchExpressions") or ()):
             if term.get("operator") in {"In", "NotIn"} and not term.get("values"):
@@ -300,14 +306,6 @@ def _workload(obj: Obj, old: Obj | None) -> Iterator[Cause]:
         yield unsupported("spec.template.spec.restartPolicy", spec["template"]["spec"]["restartPolicy"], ("Always",))
     if old is not None and old["spec"].get("selector") != selector:
         yield wrong("spec.selector", selector, "field is immutable")
-
-
-def _size(obj: Obj) -> Iterator[Cause]:
-    parts = (*(obj.get("data") or {}).values(), *(obj.get("binaryData") or {}).values())
-    # Secrets count decoded, three bytes for every four characters.
-    size = sum(map(len, parts)) * 3 // 4 if obj.get("kind") == "Secret" else sum(map(len, parts))
-    if size > _DATA_LIMIT:
-        yield Cause("FieldValueTooLong", f"Too long: may not be more than {_DATA_LIMIT} bytes", "data")
 
 
 APPROVED = "api-approved.kubernetes.io"
@@ -347,6 +345,12 @@ _FIXED_SPECS = {("resource.k8s.io", "resourceclaims"), ("resource.k8s.io", "reso
 def _immutable(resource: Resource, obj: Obj, old: Obj | None) -> Iterator[Cause]:
     if old is None:
         return
+    if "deletionTimestamp" in old["metadata"]:
+        new = [f for f in obj["metadata"].get("finalizers") or () if f not in (old["metadata"].get("finalizers") or ())]
+        if new:
+            found = ", ".join(f'"{name}"' for name in new)
+            why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+            yield Cause("FieldValueForbidden", f"Forbidden: {why} []string{{{found}}}", "metadata.finalizers")
     if resource.key in _FIXED_SPECS and obj.get("spec") != old.get("spec"):
         yield wrong("spec", "", "field is immutable")
     sealed = resource.key in {("", "configmaps"), ("", "secrets")} and bool(old.get("immutable"))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from modelplane_dagster.kube.cel import SelectorSyntaxError, compile_selector
 from resources.lab.api.errors import Cause
 
 Obj = Mapping[str, Any]
@@ -37,7 +38,7 @@ def _named(items: list[Obj], at: str) -> Iterator[Cause]:
                 field, name, "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
             )
         if name in seen:
-            yield Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', field)
+            yield Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', f"{at}[{index}]")
         seen.add(name)
 
 
@@ -84,9 +85,20 @@ def _exact(exact: Obj, at: str) -> Iterator[Cause]:
     elif mode not in {"ExactCount", "All"}:
         message = f'Unsupported value: "{mode}": supported values: "All", "ExactCount"'
         yield Cause("FieldValueNotSupported", message, f"{at}.allocationMode")
-    for index, selector in enumerate(exact.get("selectors") or ()):
-        if not (selector.get("cel") or {}).get("expression"):
-            yield _required(f"{at}.selectors[{index}].cel.expression")
+    yield from selectors(exact.get("selectors") or (), f"{at}.selectors")
+
+
+def selectors(listed: Iterable[Obj], at: str) -> Iterator[Cause]:
+    """Of a request or a class: each must compile to a bool."""
+    for index, selector in enumerate(listed):
+        expression, field = (selector.get("cel") or {}).get("expression"), f"{at}[{index}].cel.expression"
+        if not expression:
+            yield _required(field)
+            continue
+        try:
+            compile_selector(expression)
+        except SelectorSyntaxError as error:
+            yield _invalid(field, expression, f"compilation failed: {error.message}")
 
 
 def slice_spec(spec: Obj, old: Obj | None) -> Iterator[Cause]:
@@ -104,7 +116,11 @@ def slice_spec(spec: Obj, old: Obj | None) -> Iterator[Cause]:
         yield _required("spec", words)
     elif len(reaches) > 1:
         yield _invalid("spec", "{" + ", ".join(reaches) + "}", words)
+    if len((spec.get("nodeSelector") or {}).get("nodeSelectorTerms") or (1,)) != 1:
+        yield _invalid("spec.nodeSelector.nodeSelectorTerms", "", "must have exactly one node selector term")
     devices = spec.get("devices") or []
+    if devices and spec.get("sharedCounters"):
+        yield _invalid("spec", "{devices, sharedCounters}", "exactly one of `sharedCounters`, `devices` is required")
     if len(devices) > DEVICES_LIMIT:
         yield Cause(
             "FieldValueTooMany", f"Too many: {len(devices)}: must have at most {DEVICES_LIMIT} items", "spec.devices"

@@ -370,10 +370,15 @@ class Store:
         kind = self.resource(resource)
         found = self.at_version(kind, self.entry(kind, name, namespace)).obj
         metadata = found["metadata"]
-        if (how.uid and how.uid != metadata["uid"]) or (
-            how.resource_version and how.resource_version != metadata["resourceVersion"]
+        for what, wanted, have in (
+            ("UID", how.uid, metadata["uid"]),
+            ("ResourceVersion", how.resource_version, metadata["resourceVersion"]),
         ):
-            raise modified(kind.plural, kind.group, name)
+            if wanted and wanted != have:
+                why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({have})"
+                raise modified(
+                    kind.plural, kind.group, name, f"{why}. The object might have been deleted and then recreated"
+                )
         if how.dry_run:
             return found, True
         return self.lifecycle.delete(kind, found, how)

@@ -134,7 +134,7 @@ class NebiusSim:
     def _table(self) -> dict[tuple[str, str], tuple[str, str, Method]]:
         """Service and method to the messages' types and what answers."""
         rows: list[tuple[str, str, str, str, Method]] = [
-            ("nebius.iam.v1.ProjectService", "Get", "GetProjectRequest", "Container", self._project),
+            ("nebius.iam.v2.ProjectService", "Get", "GetProjectRequest", "Project", self._project),
             (f"{_COMPUTE}.PlatformService", "List", "ListPlatformsRequest", "ListPlatformsResponse", _platforms),
             (f"{_MK8S}.ClusterService", "List", "ListClustersRequest", "ListClustersResponse", self._clusters),
             (

@@ -14,10 +14,11 @@ from decimal import Decimal
 from modelplane_dagster.errors import ModelplaneError
 from modelplane_dagster.kube.allocator import Allocation, Unallocatable, allocate
 from modelplane_dagster.kube.claims import Claim, DeviceClass, Usage
+from modelplane_dagster.kube.node_pools import Published
 from modelplane_dagster.kube.objects import NodeFacts, PodPlacement, Term
 from modelplane_dagster.kube.quantity import parse_quantity
 from modelplane_dagster.kube.scheduling import matches_selector, standing_taints, term_holds, untolerated
-from modelplane_dagster.kube.slices import DevicePool, Slice, newest_pools
+from modelplane_dagster.kube.slices import Slice
 from resources.lab.api.storage import Event, Name
 from resources.lab.api.store import now
 from resources.lab.controllers.claims import claims_of
@@ -165,21 +166,26 @@ class Scheduler:
         open_claims = [claim for claim in claims if not _allocation(claim)]
         if not open_claims:
             return reachable[0], ()
-        wanted, pools, classes, usage = self._device_state(open_claims)
+        wanted, published, classes, usage = self._device_state(open_claims)
+        best: tuple[NodeFacts, tuple[Allocation, ...]] | None = None
         for node in reachable:
-            found = allocate(wanted, node, pools=pools, classes=classes, usage=usage)
+            found = allocate(wanted, node, published=published, classes=classes, usage=usage)
             if not isinstance(found, Unallocatable):
-                return node, found
-            why[found.reason] += 1
-        return None
+                best = best or (node, found)
+            elif found.aborted:
+                # The scheduler filters every node, and an error on one of them ends the attempt.
+                why.clear()
+                why[found.reason] = len(self._c.index.nodes)
+                return None
+            else:
+                why[found.reason] += 1
+        return best
 
-    def _device_state(
-        self, open_claims: list[Obj]
-    ) -> tuple[list[Claim], tuple[DevicePool, ...], list[DeviceClass], Usage]:
+    def _device_state(self, open_claims: list[Obj]) -> tuple[list[Claim], Published, list[DeviceClass], Usage]:
         store = self._c.store
         classes = [DeviceClass.parse(c) for c in store.list("deviceclasses.resource.k8s.io")]
         usage = Usage.of(store.list("resourceclaims.resource.k8s.io"))
-        return [Claim.parse(c) for c in open_claims], newest_pools(self._published()), classes, usage
+        return [Claim.parse(c) for c in open_claims], Published(self._published()), classes, usage
 
     def _published(self) -> list[Slice]:
         """Every slice that can be read; parsed once a version."""

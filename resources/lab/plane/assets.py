@@ -91,7 +91,7 @@ def _build(target: Path, tell: Callable[[str], None]) -> Path:
             fresh = Path(scratch) / "bin"
             fresh.mkdir()
             for module in sorted(MODULES.iterdir()):
-                tell(f"building {module.name} ({', '.join(_tools(module))})")
+                tell(f"building {module.name}")
                 _go_build(module, fresh)
             for built, name in _RENAMED.items():
                 (fresh / built).rename(fresh / name)
@@ -100,13 +100,8 @@ def _build(target: Path, tell: Callable[[str], None]) -> Path:
     return target
 
 
-def _tools(module: Path) -> list[str]:
-    text = (module / "go.mod").read_text(encoding="utf-8")
-    return [path.rsplit("/", 1)[-1] for path in re.findall(r"^(?:tool\s|\t)(?!\S+ )(\S+/\S+)$", text, re.MULTILINE)]
-
-
 def _go_build(module: Path, into: Path) -> None:
-    command = ["go", "build", "-trimpath", "-mod=readonly", "-ldflags", _stamps(), "-o", f"{into}/", "tool"]
+    command = ["go", "build", "-mod=readonly", "-ldflags", _stamps(), "-o", f"{into}/", "tool"]
     env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     try:
         done = subprocess.run(
