@@ -20,7 +20,6 @@ from assets.summaries import Seen, lags, last_seen, observation
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
-from resources.tally import ClusterCalls
 
 log = logging.getLogger("modelplane")
 
@@ -80,7 +79,6 @@ def observe(context: dg.OpExecutionContext, build: Build, known: Targets) -> Non
     told = [seen.at for key in owners if (seen := last_seen(instance, key)) is not None]
     look = _Look(context, at, busy, ended_since(instance, min(told), known.keys) if told else {})
     plan = session.fleet_plan()
-    log.info("asked of the clusters: %s", sum(session.calls().values(), ClusterCalls()).sentence())
     summaries: dict[str, ClusterSummary] = {}
     for name in session.planner.names():
         observed = (plan.observed or {}).get(name)

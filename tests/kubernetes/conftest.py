@@ -10,6 +10,7 @@ import pytest
 from resources.kubernetes import ClusterClient
 from resources.lab.plane.assets import AssetsMissingError, find_assets
 from resources.lab.plane.plane import Plane
+from tests.kubernetes.placement.real import Real
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +26,18 @@ def plane(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pl
     """One for all tests that leave it as they found it."""
     with Plane(tmp_path_factory.mktemp("plane"), assets=assets) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def real(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+    """A control plane for decisions alone: every node in it counts. Nothing runs there, so pods need no service account and
+    no kubelet."""
+    folder = tmp_path_factory.mktemp("placement")
+    with Plane(folder, assets=assets, extra=["--disable-admission-plugins=ServiceAccount"]) as running:
+        running.process("kwok").stop()
+        found = Real(running.kubeconfig("user"))
+        yield found
+        found.close()
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 
 import pytest
 
-from resources.lab.plane.plane import Plane
 from tests.kubernetes.placement import lab, plan
 from tests.kubernetes.placement.compare import differs
 from tests.kubernetes.placement.named import CASES, Named, case_name, world
@@ -29,22 +27,13 @@ def by_plan(name: str) -> Mapping[str, Forecast]:
 
 
 @pytest.fixture(scope="module")
-def by_real(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Mapping[str, Decision]]]:
-    folder = tmp_path_factory.mktemp("named")
-    with Plane(folder, assets=assets, extra=["--disable-admission-plugins=ServiceAccount"]) as plane:
-        plane.process("kwok").stop()
-        real = Real(plane.kubeconfig("user"))
+def by_real(real: Real) -> Mapping[str, Mapping[str, Decision]]:
+    expected = {case_name(c): c for c in CASES}
 
-        def decided(name: str) -> Mapping[str, Decision]:
-            expected = {case_name(c): c for c in CASES}
+    def agrees(case: Case, decision: Decision) -> bool:
+        return bool(decision.refused) or not _wrong(expected[case.name], decision)
 
-            def agrees(case: Case, decision: Decision) -> bool:
-                return bool(decision.refused) or not _wrong(expected[case.name], decision)
-
-            return real.decide(world(name), agrees=agrees)
-
-        yield {name: decided(name) for name in sorted({c.world for c in CASES})}
-        real.close()
+    return {name: real.decide(world(name), agrees=agrees) for name in sorted({c.world for c in CASES})}
 
 
 def _wrong(named: Named, decision: Decision) -> str:

@@ -7,30 +7,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from resources.lab.plane.plane import Plane
 from tests.kubernetes.placement.real import Real
 from tests.kubernetes.placement.run import make_world, run
 
 pytestmark = pytest.mark.kubernetes
 SEED = os.environ.get("MODELPLANE_CONFORM_SEED") or str(int(time.time()))
 CLUSTERS = int(os.environ.get("MODELPLANE_CONFORM_CLUSTERS") or 50)
-
-
-@pytest.fixture(scope="module")
-def real(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
-    """A control plane for these tests alone: every node in it counts. Nothing runs here, so pods need no service account
-    and no kubelet."""
-    folder = tmp_path_factory.mktemp("placement")
-    with Plane(folder, assets=assets, extra=["--disable-admission-plugins=ServiceAccount"]) as plane:
-        plane.process("kwok").stop()
-        found = Real(plane.kubeconfig("user"))
-        yield found
-        found.close()
 
 
 def test_all_three_decide_alike(real: Real, capsys: pytest.CaptureFixture[str]) -> None:
