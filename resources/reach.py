@@ -137,6 +137,19 @@ class Reach:
                 self._helms[name].use(self.kubeconfig(name))
             return self._helms[name]
 
+    def has_api(self, name: str) -> bool:
+        """Its API should answer by now. Raises where its cloud can't be asked."""
+        if self.ref(name).source == "Existing":
+            return True
+        seen = self.cloud_cluster(name)
+        return seen is not None and seen.state in ("ready", "updating")
+
+    def end_helm(self, name: str) -> None:
+        """Its lease stands no longer."""
+        helm = self._helms.get(name)
+        if helm is not None:
+            helm.end()
+
     def calls(self) -> Mapping[str, ClusterCalls]:
         """What was asked of each cluster so far, the open clients' and helms' part."""
         found = {name: calls_of(client) for name, client in self._clients.items()}

@@ -211,23 +211,12 @@ class Session(Reach):
         except NotReadyError:
             return
         except (UnreadableError, KubernetesError):
-            if self._has_api(name):
+            if self.has_api(name):
                 raise
             return
-        held.lapse = lambda: self._lapse(name)
+        held.lapse = lambda: self.end_helm(name)
         leases.extend(held, keeper, wait=self._lease_wait(), announce=lambda text: log.info("%s", text))
         self.client(name).guard(held.check)
-
-    def _has_api(self, name: str) -> bool:
-        if self.ref(name).source == "Existing":
-            return True
-        seen = self.cloud_cluster(name)
-        return seen is not None and seen.state in ("ready", "updating")
-
-    def _lapse(self, name: str) -> None:
-        helm = self._helms.get(name)
-        if helm is not None:
-            helm.end()
 
     def _lease_wait(self) -> float:
         return max(2.0, min(LEASE_WAIT, self.deadline - time.monotonic()))
