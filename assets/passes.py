@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import dagster as dg
 
@@ -21,12 +21,15 @@ from assets.evaluations import evaluation
 from assets.history import History
 from assets.keys import claimed, class_key, cluster_key, cluster_of, model_key, owner, pool_key
 from assets.model_state import ModelState, model_state
+from assets.results import READY, findings_in
 from assets.run import execute
 from assets.scratch import scratch_instance
+from modelplane_dagster.findings import Finding, Severity
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
 from resources.session import open_session
+from resources.steps.result import UNTOUCHED
 from resources.tally import Tally
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ class Look:
 class Outcome:
     """`verdict` is the first that applies: invalid, refused, late, converged. Seconds are of wall time; `tally` holds what
     was asked of each cluster, by all passes and looks. `failures` are the sentences of what failed and hasn't been put
-    right."""
+    right, `findings` what stands in the way of whatever isn't ready."""
 
     look: Look
     verdict: Literal["converged", "refused", "late"]
@@ -75,6 +78,7 @@ class Outcome:
     dagster_seconds: float
     observe_seconds: float
     failures: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     tally: Tally = field(default_factory=Tally)
 
 
@@ -85,6 +89,7 @@ class _State:
 
     assets: dict[dg.AssetKey, str] = field(default_factory=dict)
     failed: dict[dg.AssetKey, str] = field(default_factory=dict)
+    told: dict[str | None, tuple[Finding, ...]] = field(default_factory=dict)
     pause: dict[str, float] = field(default_factory=dict)
     at: dict[str, float] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
@@ -156,7 +161,9 @@ class Passes:
         verdict: Literal["converged", "refused", "late"] = "converged" if look.settled else "late"
         if look.refused:
             verdict = "refused"
-        return Outcome(look, verdict, passes, time.monotonic() - start, spent, looked, tuple(failures), self.tally)
+        told = () if look.settled else tuple(dict.fromkeys(f for rows in self.state.told.values() for f in rows))
+        seconds = time.monotonic() - start
+        return Outcome(look, verdict, passes, seconds, spent, looked, tuple(failures), told, self.tally)
 
     def look(self) -> Look:
         with open_session(self.settings, self.fleet, world=self.world(), tally=self.tally) as session:
@@ -264,8 +271,20 @@ class Passes:
             self.state.failed.pop(made.asset_key, None)
             if self.state.assets[made.asset_key] == "failed":
                 self.state.failed[made.asset_key] = str(made.metadata["says"].value)
+            self._keep(event, made.metadata, ready=self.state.assets[made.asset_key] == READY)
         self.history.take(result.all_events)
-        return [self._said(e) for e in result.all_events if e.is_step_failure]
+        broken = [e for e in result.all_events if e.is_step_failure]
+        for event in broken:
+            failure = event.step_failure_data.user_failure_data
+            self._keep(event, failure.metadata if failure is not None else {}, ready=False)
+        return [self._said(e) for e in broken]
+
+    def _keep(self, event: dg.DagsterEvent, metadata: Mapping[str, Any], *, ready: bool) -> None:
+        """What a step's last attempt found to be in the way; a step that is ready has nothing in its way, and one that
+        waits for another isn't told of beside it."""
+        found = () if ready else findings_in(metadata)
+        loud = tuple(f for f in found if f.severity is not Severity.INFO and not f.message.endswith(UNTOUCHED))
+        self.state.told[event.step_key] = loud
 
     @staticmethod
     def _said(event: dg.DagsterEvent) -> str:

@@ -66,6 +66,18 @@ def finding_rows(findings: Iterable[Finding]) -> list[Row]:
     ]
 
 
+def findings_in(metadata: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """The findings that `finding_rows` put into a step's metadata; empty where there are none."""
+    told = metadata.get("findings")
+    if not isinstance(told, dg.TableMetadataValue):
+        return ()
+    found = []
+    for record in told.records:
+        severity, code, _, subject = str(record.data["finding"]).split(" ", 3)
+        found.append(Finding(code, Severity(severity), subject, str(record.data["message"]), str(record.data["fix"])))
+    return tuple(found)
+
+
 def check(
     name: str, key: dg.AssetKey, findings: Iterable[Finding], *, passed: bool | None = None, text: str = ""
 ) -> dg.AssetCheckResult:

@@ -32,7 +32,7 @@ PODS = 100_000
 POOLS = 24
 NOW = 1_800_000_000.0
 CLASSES = tuple(
-    LiveDeviceClass(driver, release, "", (f'device.driver == "{driver}"',))
+    LiveDeviceClass(driver, release, (f'device.driver == "{driver}"',))
     for driver, release in (
         ("gpu.nvidia.com", "mp-dra-driver-nvidia-gpu"),
         ("gpu.amd.com", "mp-gpu-operator-charts"),

@@ -433,6 +433,16 @@ _RUN = _area(
             "The cluster's API didn't take a change.",
             "Look at the message: an admission webhook, a quota or a permission; the next pass asks again.",
         ),
+        "WebhookDown": (
+            E_,
+            "An admission webhook of others doesn't answer, and the API takes no change without it.",
+            "Bring the webhook's service back, or have its owners change their webhook configuration; we never go round it.",
+        ),
+        "NamespaceTerminating": (
+            W_,
+            "A namespace that something is to be made in is being deleted.",
+            "Remove what is named, or its finalizer where its controller is gone; the next pass goes on from there.",
+        ),
         "InstallFailed": (E_, "A component's release failed.", "Look at the message and the objects it names."),
         "ComponentsConflict": (
             E_,

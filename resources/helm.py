@@ -21,6 +21,8 @@ from modelplane_dagster.components.types import Pin
 from modelplane_dagster.errors import ConfigError, ConflictError, HelmError, UnreadableError
 from resources.helm_text import conflict_in, last_lines, own_words, owners_in, secrets_in
 from resources.kubeconfig import secrets_of
+from resources.mortal import mortal
+from resources.obstacles import webhook_finding
 
 Values = Mapping[str, Any]
 Wait = Literal["none", "ready"]
@@ -81,7 +83,8 @@ def chart_ref(pin: Pin, *, mirror: str = "") -> ChartRef:
 class Helm:
     """Helm against one cluster. Holds the kubeconfig (mode 600) and Helm's own folders in a private temporary folder
     until `close`. `pass_fds` are handed to every helm process, so that a lease that a descriptor stands for isn't free
-    while one still runs. `processes` counts those that were started. Safe to share between threads."""
+    while one still runs; each ends with the process that started it, for a helm whose parent was killed renews no Lease.
+    `processes` counts those that were started. Safe to share between threads."""
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class Helm:
         self._secrets: frozenset[str] = frozenset()
         self._plugin = False
         self.processes = 0
+        self._running: set[subprocess.Popen[str]] = set()
         self.use(kubeconfig)
 
     def __enter__(self) -> Self:
@@ -125,6 +129,12 @@ class Helm:
             with os.fdopen(handle, "w") as file:
                 json.dump(kubeconfig, file)
             Path(temporary).replace(self._kubeconfig)
+
+    def end(self) -> None:
+        """Kills what runs, which leaves its release's record pending: the cluster is another writer's, or may be soon."""
+        with self._lock:
+            for process in self._running:
+                process.kill()
 
     def close(self) -> None:
         """Removes the private folder, kubeconfig included; a second call does nothing."""
@@ -262,9 +272,11 @@ class Helm:
         )
         with self._lock:
             self.processes += 1
+        if not os.access(self._binary, os.X_OK):
+            raise ConfigError(f"helm can't be started: {self._binary} can't be run.")
         try:
             process = subprocess.Popen(
-                command,
+                mortal(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -275,7 +287,13 @@ class Helm:
             )
         except OSError as error:
             raise ConfigError(f"helm can't be started: {error.strerror or type(error).__name__}.") from error
-        out, err = _talk(process, json.dumps(values) if values is not None else "", timeout + _GRACE)
+        with self._lock:
+            self._running.add(process)
+        try:
+            out, err = _talk(process, json.dumps(values) if values is not None else "", timeout + _GRACE)
+        finally:
+            with self._lock:
+                self._running.discard(process)
         if process.returncode == 0:
             return out
         # A credential plugin writes to helm's own stderr, and may write what it must not.
@@ -283,7 +301,8 @@ class Helm:
         conflict = conflict_in(said)
         if conflict:
             raise ConflictError(f"{self._where()}: {conflict}", owners=owners_in(said))
-        raise HelmError(f"{said or f'helm {arguments[0]} ended with status {process.returncode}'}")
+        text = said or f"helm {arguments[0]} ended with status {process.returncode}"
+        raise HelmError(text, findings=webhook_finding(self._cluster, f"{self._where()}: {text}"))
 
     def _environment(self) -> dict[str, str]:
         """The process's own (cloud credentials and proxies are needed there), without what steers Helm or kubectl."""

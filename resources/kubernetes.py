@@ -6,16 +6,17 @@ The official client's typed parsing costs ten times what the JSON costs on large
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
 import urllib3
 
-from modelplane_dagster.errors import ConfigError, KubernetesError, UnreadableError
+from modelplane_dagster.errors import ConfigError, KubernetesError, NotReadyError, UnreadableError
 from resources.kubernetes_errors import api_error
 from resources.kubernetes_kinds import KNOWN, ResourceType
 from resources.kubernetes_requests import Body, Calls, Method, Reload, Requests
+from resources.obstacles import held_up
 
 __all__ = ["Bodies", "Body", "Calls", "ClusterClient"]
 FIELD_MANAGER = "modelplane-dagster"
@@ -58,6 +59,11 @@ class ClusterClient:
     def lists(self) -> Mapping[tuple[str, str], int]:
         """How often each kind was listed, by (kind, namespace); an empty namespace is the whole cluster."""
         return self._requests.lists
+
+    def guard(self, check: Callable[[], None]) -> None:
+        """Calls `check` before every write that leaves, repeated ones included: one that was held up for long must not
+        arrive when the cluster is another writer's. What it raises is raised in the write's place."""
+        self._requests.guard = check
 
     def close(self) -> None:
         self._requests.close()
@@ -248,7 +254,11 @@ class ClusterClient:
             query["force"] = "true" if force else "false"
         if dry_run:
             query["dryRun"] = "All"
-        return self._requests.write(method, path, body, query=query, content=content, repeat=repeat, what=what)
+        try:
+            return self._requests.write(method, path, body, query=query, content=content, repeat=repeat, what=what)
+        except NotReadyError as error:
+            namespace = str((body.get("metadata") or {}).get("namespace") or "") if isinstance(body, dict) else ""
+            raise held_up(self, namespace, error) from error
 
     # Paths
 

@@ -9,8 +9,11 @@ from typing import Any
 
 from modelplane_dagster.errors import AccessError, ConflictError, KubernetesError, NotReadyError
 from modelplane_dagster.findings import finding
+from resources.obstacles import webhook_finding
 
 _MANAGER = re.compile(r'conflict(?:s)? with "([^"]+)"')
+# A webhook's own no comes as 403 too, and no permission turns it.
+_DENIED = "denied the request"
 ApiError = KubernetesError | ConflictError | AccessError | NotReadyError
 
 
@@ -24,7 +27,7 @@ def api_error(name: str, status: int, text: str, *, what: str = "", write: bool 
     except ValueError:
         answer = {}
     said = answer if isinstance(answer, dict) else {}
-    message = f"{where}: {said.get('message') or f'HTTP status {status}'}"
+    message = f"{where}: {f'{what}: ' if what else ''}{said.get('message') or f'HTTP status {status}'}"
     reason = str(said.get("reason") or "")
     status = int(said.get("code") or status)
     if status == 401:
@@ -34,7 +37,9 @@ def api_error(name: str, status: int, text: str, *, what: str = "", write: bool 
         return _conflict(where, said, what)
     if status == 403 and "NamespaceTerminating" in _reasons(said):
         return NotReadyError(f"{message}; it is asked again once the namespace is gone")
-    found = (finding("PermissionMissing", subject, message),) if status == 403 else ()
+    found = webhook_finding(name, message)
+    if status == 403 and _DENIED not in message:
+        found = (finding("PermissionMissing", subject, message),)
     return KubernetesError(message, status=status, reason=reason, findings=found, write=write)
 
 

@@ -63,6 +63,7 @@ class Requests:
         self._lists: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
         self._down: tuple[float, UnreadableError] | None = None
+        self.guard: Callable[[], None] = lambda: None
 
     @property
     def calls(self) -> Calls:
@@ -170,6 +171,8 @@ class Requests:
         stream: float | None,
     ) -> urllib3.BaseHTTPResponse:
         """One request; the body is read here, so that a reply that breaks off in the middle counts as lost."""
+        if method != "GET" and "dryRun" not in query:
+            self.guard()
         timeout = (min(self.timeout, 5.0), self.timeout) if stream is None else (self.timeout, stream)
         dry_run = "dryRun" in query
         try:

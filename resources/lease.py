@@ -2,58 +2,46 @@
 
 The file answers at once: its lock goes with the process, and with every child (helm) that holds its descriptor, so a
 dead writer is taken over as soon as the last of them ends. The Lease keeps other hosts away; it is renewed while the
-run works, and taken over when it has expired or its holder is a dead process of this host.
+run works, and taken over at once from a dead process of this host, and from another host when we have seen it unrenewed
+for as long as it says it stands. That time is measured here alone, so no two hosts' clocks are ever compared.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import random
-import socket
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.errors import ClusterBusyError, ConflictError, ModelplaneError
+from modelplane_dagster.findings import finding
+from resources.host import Host, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from resources.kubernetes import ClusterClient
 
-DURATION = 30
-"""Seconds that a Lease stands without renewal; hosts' clocks may differ by a good part of it."""
-SKEW = 10
-"""Seconds that another host's clock may be ahead or behind."""
+DURATION = 30.0
+"""Seconds that a Lease stands without renewal."""
+HOLD = DURATION * 2 / 3
+"""Seconds after its last renewal that a holder still writes. What it sent by then has the rest of DURATION to arrive."""
+ANSWER = DURATION / 3
+"""Seconds that the API may take to answer about the Lease: a slow one is no lost one."""
+KIND = ("coordination.k8s.io/v1", "Lease")
 NAME = "modelplane-dagster"
 NAMESPACE = "kube-system"
 DIGEST_ANNOTATION = "modelplane.ai/plan-digest"
 
 
-def holder_identity() -> str:
-    """Host, process and the process's start, which together never come twice."""
-    return f"{socket.gethostname()}/{os.getpid()}/{_started(os.getpid())}"
-
-
-def _started(pid: int) -> str:
-    try:
-        # Field 22 of stat is the start in clock ticks since boot; the name in field 2 may hold spaces.
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return "0"
-
-
-def dead_here(holder: str) -> bool:
-    """The holder is a process of this host that no longer runs."""
-    host, _, rest = holder.partition("/")
-    pid, _, started = rest.partition("/")
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    return not Path(f"/proc/{pid}").exists() or _started(int(pid)) != started
+def busy(cluster: str, message: str) -> ClusterBusyError:
+    return ClusterBusyError(message, findings=(finding("ClusterBusy", f"cluster/{cluster}", message),))
 
 
 class FileLock:
@@ -76,7 +64,7 @@ class FileLock:
                 other = self._holder()
                 if time.monotonic() >= deadline:
                     msg = f"Another writer works on cluster {self._path.stem}: {other} (a process on this host)."
-                    raise ClusterBusyError(msg) from None
+                    raise busy(self._path.stem, msg) from None
                 if not told:
                     announce(f"cluster {self._path.stem} is held by {other}; waiting up to {wait:.0f} s")
                     told = True
@@ -99,29 +87,34 @@ class FileLock:
 
 @dataclass(slots=True)
 class ClusterLease:
-    """A held lease. `renewing` is the thread that keeps the cluster's Lease alive, None before the API exists;
-    `renewed` is when it was last known to be ours, on the monotonic clock; `leave` says that nothing of ours stands on the
-    cluster any more, so that the Lease goes too."""
+    """A held lease. `renewing` is the thread that keeps the cluster's Lease alive, None before the API exists; `renewed` is
+    when the last renewal that came through was sent, by the host's clock; `leave` says that nothing of ours stands on the
+    cluster any more, so that the Lease goes too. `lapse` is called once the lease stands no longer: it ends what still
+    writes without asking us, which is helm."""
 
     cluster: str
     file: FileLock
+    host: Host
     holder: str
     digest: str
+    sightings: Sightings
     client: ClusterClient | None = None
     renewing: threading.Thread | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     lost: str = ""
     renewed: float = 0.0
     leave: bool = False
+    lapse: Callable[[], None] = lambda: None
 
     def check(self) -> None:
-        """Raises ClusterBusyError when another writer took the Lease meanwhile, or may have: it wasn't renewed in time."""
+        """Raises ClusterBusyError when another writer took the Lease meanwhile, or may do so soon: it wasn't renewed in
+        time."""
         if self.lost:
-            raise ClusterBusyError(self.lost)
-        since = time.monotonic() - self.renewed
-        if self.client is not None and since > DURATION:
-            msg = f"The lease of cluster {self.cluster} couldn't be renewed for {since:.0f} s, so another writer may hold it."
-            raise ClusterBusyError(msg)
+            raise busy(self.cluster, self.lost)
+        since = self.host.clock() - self.renewed
+        if self.client is not None and since > HOLD:
+            msg = f"The lease of cluster {self.cluster} couldn't be renewed for {since:.0f} s, so another writer may take it."
+            raise busy(self.cluster, msg)
 
     def release(self) -> None:
         self.stop.set()
@@ -132,6 +125,35 @@ class ClusterLease:
         self.file.release()
 
 
+class Sightings:
+    """When we first saw the Lease as it stands now, kept beside the lock: a run waits for seconds, and the next run goes on
+    counting. Who reads or writes it holds the lock."""
+
+    def __init__(self, path: Path, host: Host) -> None:
+        self._path = path
+        self._host = host
+
+    def unchanged(self, version: str) -> float:
+        """Seconds that the Lease has stood in this version, as far as this host has seen; 0 at the first look."""
+        now = self._host.clock()
+        kept = self._read()
+        if kept.get("version") == version and kept.get("place") == place() and 0 <= float(kept.get("at", now)) <= now:
+            return now - float(kept.get("at", now))
+        fresh = self._path.with_suffix(".new")
+        fresh.write_text(json.dumps({"version": version, "place": place(), "at": now}), encoding="utf-8")
+        fresh.replace(self._path)
+        return 0.0
+
+    def forget(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any]:
+        with suppress(OSError, ValueError):
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+            return found if isinstance(found, dict) else {}
+        return {}
+
+
 def take(
     cluster: str,
     folder: Path,
@@ -139,16 +161,18 @@ def take(
     digest: str,
     wait: float,
     announce: Callable[[str], None],
+    host: Host | None = None,
 ) -> ClusterLease:
     """The file's part of the lease; `extend` adds the cluster's part. Raises ClusterBusyError after `wait` seconds."""
-    holder = holder_identity()
+    here = host or Host()
+    holder = here.identity()
     lock = FileLock(folder / f"{cluster}.lock")
     try:
         lock.take(wait=wait, holder=holder, announce=announce)
     except ClusterBusyError:
-        os.close(lock.fd)
+        lock.release()
         raise
-    return ClusterLease(cluster, lock, holder, digest)
+    return ClusterLease(cluster, lock, here, holder, digest, Sightings(folder / f"{cluster}.seen", here))
 
 
 def extend(lease: ClusterLease, client: ClusterClient, *, wait: float, announce: Callable[[str], None]) -> None:
@@ -158,50 +182,50 @@ def extend(lease: ClusterLease, client: ClusterClient, *, wait: float, announce:
     deadline = time.monotonic() + wait
     told = False
     while True:
+        asked = lease.host.clock()
         other = _try_take(client, lease)
         if not other:
             break
         if time.monotonic() >= deadline:
-            msg = f"Another writer works on cluster {lease.cluster}: {other}."
-            raise ClusterBusyError(msg)
+            msg = (
+                f"Another writer works on cluster {lease.cluster}: {other}. It is taken over once it hasn't renewed its "
+                f"lease for {DURATION:.0f} s."
+            )
+            raise busy(lease.cluster, msg)
         if not told:
             announce(f"cluster {lease.cluster} is held by {other}; waiting up to {wait:.0f} s")
             told = True
         time.sleep(random.uniform(0.2, 0.5))
-    lease.renewed = time.monotonic()
+    lease.sightings.forget()
+    lease.renewed = asked
     lease.client = client
     lease.renewing = threading.Thread(target=_renew, args=(lease,), name=f"lease-{lease.cluster}", daemon=True)
     lease.renewing.start()
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def _spec(holder: str) -> dict[str, Any]:
-    return {"holderIdentity": holder, "leaseDurationSeconds": DURATION, "renewTime": _now()}
+def _spec(lease: ClusterLease) -> dict[str, Any]:
+    now = lease.host.wall().isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return {"holderIdentity": lease.holder, "leaseDurationSeconds": round(DURATION) or 1, "renewTime": now}
 
 
 def _try_take(client: ClusterClient, lease: ClusterLease) -> str:
     """Empty when taken, else the holder."""
-    found = client.get("coordination.k8s.io/v1", "Lease", NAME, namespace=NAMESPACE)
+    found = client.get(*KIND, NAME, namespace=NAMESPACE)
     annotations = {DIGEST_ANNOTATION: lease.digest}
+    spec = _spec(lease)
     try:
         if found is None:
-            body = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": NAME, "namespace": NAMESPACE, "annotations": annotations},
-                "spec": {**_spec(lease.holder), "acquireTime": _now()},
-            }
-            client.create(body)
+            metadata = {"name": NAME, "namespace": NAMESPACE, "annotations": annotations}
+            body = {"apiVersion": KIND[0], "kind": KIND[1], "metadata": metadata}
+            client.create({**body, "spec": {**spec, "acquireTime": spec["renewTime"]}})
             return ""
-        spec = found.get("spec") or {}
-        other = str(spec.get("holderIdentity") or "")
-        if other and other != lease.holder and not dead_here(other) and not _expired(spec):
+        standing = found.get("spec") or {}
+        other = str(standing.get("holderIdentity") or "")
+        if other and other != lease.holder and not lease.host.knows_dead(other) and not _expired(lease, found):
             return other
-        found["spec"] = {**spec, **_spec(lease.holder), "acquireTime": _now()}
+        found["spec"] = {**standing, **spec, "acquireTime": spec["renewTime"]}
         found["metadata"].setdefault("annotations", {}).update(annotations)
+        # At the version that was judged: a holder that renews after all, or a third writer, makes this a conflict.
         client.replace(found)
     except ConflictError:
         # Another writer was faster: the next look tells who.
@@ -209,45 +233,44 @@ def _try_take(client: ClusterClient, lease: ClusterLease) -> str:
     return ""
 
 
-def _expired(spec: dict[str, Any]) -> bool:
-    """Skew counts for the holder: a Lease is only free once every clock within bounds says so."""
-    renewed = str(spec.get("renewTime") or "")
-    try:
-        at = datetime.fromisoformat(renewed)
-    except ValueError:
-        return True
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    lasts = int(spec.get("leaseDurationSeconds") or DURATION) + SKEW
-    return datetime.now(UTC) > at + timedelta(seconds=lasts)
+def _expired(lease: ClusterLease, found: dict[str, Any]) -> bool:
+    """We have watched the Lease stand unrenewed for as long as it says. Its times are its holder's clock's and tell us
+    nothing: every renewal changes the version, and that we see by ourselves."""
+    metadata = found["metadata"]
+    version = f"{metadata.get('uid', '')}/{metadata.get('resourceVersion', '')}"
+    stands = float((found.get("spec") or {}).get("leaseDurationSeconds") or DURATION)
+    return lease.sightings.unchanged(version) > stands
 
 
 def _renew(lease: ClusterLease) -> None:
-    client = lease.client
-    while client is not None and not lease.stop.wait(DURATION / 3):
+    client, pause = lease.client, DURATION / 3
+    while client is not None and not lease.stop.wait(pause):
         try:
-            found = client.get("coordination.k8s.io/v1", "Lease", NAME, namespace=NAMESPACE)
+            asked = lease.host.clock()
+            found = client.get(*KIND, NAME, namespace=NAMESPACE)
             holder = str(((found or {}).get("spec") or {}).get("holderIdentity") or "")
             if found is None or holder != lease.holder:
                 lease.lost = f"Another writer took cluster {lease.cluster} over: {holder or 'its Lease is gone'}."
+                lease.lapse()
                 return
-            found["spec"].update(_spec(lease.holder))
-            asked = time.monotonic()
+            found["spec"].update(_spec(lease))
             client.replace(found)
-            lease.renewed = asked
+            lease.renewed, pause = asked, DURATION / 3
         except ModelplaneError:
-            # A renewal that fails is tried again; the Lease stands for two more of them.
-            continue
+            # Asked again soon: an API server that comes back must find the Lease renewed before it runs out.
+            pause = DURATION / 30
+        if lease.host.clock() - lease.renewed > HOLD:
+            lease.lapse()
 
 
 def _let_go(client: ClusterClient, holder: str, *, leave: bool) -> None:
     try:
-        found = client.get("coordination.k8s.io/v1", "Lease", NAME, namespace=NAMESPACE)
+        found = client.get(*KIND, NAME, namespace=NAMESPACE)
         if found is None or (found.get("spec") or {}).get("holderIdentity") != holder:
             return
         if leave:
             uid = str(found["metadata"].get("uid") or "")
-            client.delete("coordination.k8s.io/v1", "Lease", NAME, namespace=NAMESPACE, uid=uid)
+            client.delete(*KIND, NAME, namespace=NAMESPACE, uid=uid)
             return
         found["spec"].update({"holderIdentity": "", "renewTime": None, "acquireTime": None})
         client.replace(found)

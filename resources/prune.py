@@ -205,11 +205,13 @@ def _cluster(session: Session, name: str, *, unreachable: bool) -> PrunePlan:
         along = tuple(f"{c.key}: {c.takes_along}" for c in _own(session, name) if c.takes_along and c.key in components)
         stays = left_behind(session.client(name), _own(session, name), components)
     goes.append(f"the record of {name}")
-    return PrunePlan(subject, tuple(goes), along, users, stays, lambda: _delete_cluster(session, name))
+    return PrunePlan(
+        subject, tuple(goes), along, users, stays, lambda: _delete_cluster(session, name, gone=unreachable)
+    )
 
 
-def _delete_cluster(session: Session, name: str) -> None:
-    session.write(admit_removal(name, f"cluster/{name}"))
+def _delete_cluster(session: Session, name: str, *, gone: bool) -> None:
+    session.write(admit_removal(name, f"cluster/{name}"), gone=gone)
     ref = session.ref(name)
     if ref.source == "Existing":
         components = session.standing(name).components

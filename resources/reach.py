@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.accounts import Account
@@ -38,7 +38,10 @@ class Reach:
         self._helms: dict[str, Helm] = {}
         self._clouds: dict[tuple[str, str], Cloud] = {}
         self._leases: dict[str, leases.ClusterLease] = {}
+        # The Lease's own clients: a renewal may not wait behind a slow list, nor as long as one.
+        self._keepers: dict[str, ClusterClient] = {}
         self._lock = threading.RLock()
+        self._alone: dict[tuple[str, str], threading.RLock] = {}
 
     def plan(self, name: str, observed: ObservedCluster | None = None) -> ClusterPlan:
         """The cluster's plan; sessions add what was probed and seen."""
@@ -97,17 +100,35 @@ class Reach:
         secret, _, key = (record.kubeconfig if record else "").partition("/")
         return secret, key
 
-    def client(self, name: str) -> ClusterClient:
+    def alone(self, name: str, what: str) -> threading.RLock:
+        """The lock of one thing of one cluster. What waits for a cluster, its cloud or another writer holds no more than
+        this, so that it keeps no other cluster waiting."""
         with self._lock:
+            return self._alone.setdefault((name, what), threading.RLock())
+
+    def client(self, name: str) -> ClusterClient:
+        with self.alone(name, "client"):
             if name not in self._clients:
-                reload = (lambda: self.kubeconfig(name)) if self.ref(name).source == "Existing" else None
-                self._clients[name] = ClusterClient(self.kubeconfig(name), name=name, reload=reload)
+                self._clients[name] = ClusterClient(self.kubeconfig(name), name=name, reload=self._reload(name))
             return self._clients[name]
+
+    def keeper(self, name: str) -> ClusterClient:
+        """The client that renews the cluster's Lease."""
+        with self.alone(name, "client"):
+            if name not in self._keepers:
+                given = self.kubeconfig(name)
+                self._keepers[name] = ClusterClient(
+                    given, name=name, reload=self._reload(name), timeout=leases.ANSWER, retries=1
+                )
+            return self._keepers[name]
+
+    def _reload(self, name: str) -> Callable[[], Mapping[str, object]] | None:
+        return (lambda: self.kubeconfig(name)) if self.ref(name).source == "Existing" else None
 
     def helm(self, name: str) -> Helm:
         """Helm on the cluster; holds the lease's descriptor, so that a helm that outlives us keeps others away."""
         held = self._leases.get(name)
-        with self._lock:
+        with self.alone(name, "helm"):
             if name not in self._helms:
                 fds = (held.file.fd,) if held else ()
                 self._helms[name] = Helm(self.world.helm(), self.kubeconfig(name), cluster=name, pass_fds=fds)
@@ -116,9 +137,24 @@ class Reach:
                 self._helms[name].use(self.kubeconfig(name))
             return self._helms[name]
 
+    def has_api(self, name: str) -> bool:
+        """Its API should answer by now. Raises where its cloud can't be asked."""
+        if self.ref(name).source == "Existing":
+            return True
+        seen = self.cloud_cluster(name)
+        return seen is not None and seen.state in ("ready", "updating")
+
+    def end_helm(self, name: str) -> None:
+        """Its lease stands no longer."""
+        helm = self._helms.get(name)
+        if helm is not None:
+            helm.end()
+
     def calls(self) -> Mapping[str, ClusterCalls]:
         """What was asked of each cluster so far, the open clients' and helms' part."""
         found = {name: calls_of(client) for name, client in self._clients.items()}
+        for name, client in self._keepers.items():
+            found[name] = found.get(name, ClusterCalls()) + calls_of(client)
         for name, helm in self._helms.items():
             found[name] = found.get(name, ClusterCalls()) + ClusterCalls(helm=helm.processes)
         return found
@@ -131,8 +167,9 @@ class Reach:
             self.tally.add(name, made)
         for helm in self._helms.values():
             helm.close()
-        for client in self._clients.values():
+        for client in (*self._clients.values(), *self._keepers.values()):
             client.close()
         self._leases.clear()
+        self._keepers.clear()
         self._helms.clear()
         self._clients.clear()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from modelplane_dagster.cluster_plan import ClusterPlan
 from modelplane_dagster.components.join import Kept
 from modelplane_dagster.components.types import Component, Same
-from modelplane_dagster.errors import AccessError, ModelplaneError, NotReadyError, UnreadableError
+from modelplane_dagster.errors import AccessError, KubernetesError, ModelplaneError, NotReadyError, UnreadableError
 from modelplane_dagster.gate import Admission, admit
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.observed import ObservedCluster, ObservedComponent, ObservedPool, Record
@@ -180,11 +180,12 @@ class Session(Reach):
 
     # Writing
 
-    def write(self, admission: Admission) -> None:
+    def write(self, admission: Admission, *, gone: bool = False) -> None:
         """To be called before each write: takes the cluster's lease at the first, and checks at each that it still
-        stands. Raises ClusterBusyError."""
+        stands. `gone` says that its API will never answer again. Raises ClusterBusyError, and UnreadableError or
+        KubernetesError where an API that should be there doesn't say who writes."""
         name = admission.cluster
-        with self._lock:
+        with self.alone(name, "lease"):
             held = self._leases.get(name)
             if held is None:
                 held = leases.take(
@@ -196,19 +197,26 @@ class Session(Reach):
                 )
                 self._leases[name] = held
                 self._record(admission)
-            if held.client is None:
+            if held.client is None and not gone:
                 self._extend(name, held)
         held.check()
         self.forget(name)
 
     def _extend(self, name: str, held: leases.ClusterLease) -> None:
-        """The cluster's own Lease, as soon as its API answers; before that the file alone holds."""
+        """The cluster's own Lease, as soon as its API is there; before that the file alone holds. An API that is there and
+        doesn't answer may answer another writer."""
         try:
-            client = self.client(name)
-            client.server_version()
-        except (NotReadyError, UnreadableError):
+            keeper = self.keeper(name)
+            keeper.server_version()
+        except NotReadyError:
             return
-        leases.extend(held, client, wait=self._lease_wait(), announce=lambda text: log.info("%s", text))
+        except (UnreadableError, KubernetesError):
+            if self.has_api(name):
+                raise
+            return
+        held.lapse = lambda: self.end_helm(name)
+        leases.extend(held, keeper, wait=self._lease_wait(), announce=lambda text: log.info("%s", text))
+        self.client(name).guard(held.check)
 
     def _lease_wait(self) -> float:
         return max(2.0, min(LEASE_WAIT, self.deadline - time.monotonic()))

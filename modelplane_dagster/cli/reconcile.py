@@ -13,7 +13,7 @@ import click
 
 from modelplane_dagster.cli.fleet_table import print_fleet
 from modelplane_dagster.cli.options import fleet_paths, format_option, paths_argument
-from modelplane_dagster.cli.output import console, print_json, progress_console
+from modelplane_dagster.cli.output import console, print_findings, print_json, progress_console
 from modelplane_dagster.errors import ConfigError, ModelplaneError
 from modelplane_dagster.findings import has_errors
 from resources.files import load_fleet
@@ -67,7 +67,11 @@ def command(paths: tuple[Path, ...], timeout: str, form: str) -> int:
     else:
         out = console()
         print_fleet(out, outcome.look)
-        for failure in outcome.failures:
+        if outcome.findings:
+            out.print()
+            print_findings(out, outcome.findings)
+        shown = {f.message for f in outcome.findings}
+        for failure in (f for f in outcome.failures if f not in shown):
             out.print()
             out.print(f"failed: {failure}", style="red", markup=False, overflow="fold")
         out.print()
@@ -113,6 +117,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         ],
         "orphans": [o.as_dict() for o in look.plan.orphans],
         "failures": list(outcome.failures),
+        "findings": [f.as_dict() for f in outcome.findings],
         "calls": outcome.tally.as_dict(),
     }
 

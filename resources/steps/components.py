@@ -17,6 +17,7 @@ from modelplane_dagster.placement.workloads import DIGEST_ANNOTATION
 from resources.helm import chart_ref
 from resources.helm_records import clear_pending, pending_record
 from resources.observe import COMPONENT_LABEL, CPU_COMPONENT, SHARED
+from resources.obstacles import refused_pods, terminating, webhook_finding
 from resources.steps.cpu_probe import probe_grouped, probe_mode
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
@@ -172,7 +173,9 @@ def _ensure(
         changed = True
     waits = _workloads_wait(session.client(plan.name), joined)
     if waits:
-        return pending(subject, waits, changed=changed)
+        refused = refused_pods(session.client(plan.name), joined.component.namespace)
+        text = f"{waits}; {refused}" if refused else waits
+        return pending(subject, text, changed=changed, findings=webhook_finding(plan.name, text))
     return StepResult(subject, "ready", joined.reason, changed=changed, notes={"why": drift} if drift else {})
 
 
@@ -182,6 +185,9 @@ def _install(
     client = session.client(plan.name)
     apply_objects(client, SHARED, joined.prepares)
     component = joined.component
+    if gone := terminating(client, component.namespace):
+        # Helm would record a failed revision for it.
+        raise gone
     if component.pin is not None:
         if seen is not None and seen.state.startswith("pending-"):
             # One of the two failed attempts of our own that are cleared; the lease is held, so no helm of ours still runs.

@@ -24,6 +24,7 @@ from modelplane_dagster.placement.workloads import (
     replica_variants,
     short_name,
 )
+from resources.obstacles import refused_pods, webhook_finding
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
@@ -144,8 +145,10 @@ def _replica(
         why = f"{ready} of {wanted} engine pods of {name} are ready on {replica.cluster}"
         if waits := _waits(session, replica.cluster, key):
             why = f"{why}; one waits: {waits}"
-        told = finding("NotServing", subject, why)
-        return pending(subject, why, findings=(told,), changed=changed), row
+        elif refused := refused_pods(client, namespace):
+            why = f"{why}; {refused}"
+        told = (finding("NotServing", subject, why), *webhook_finding(replica.cluster, why))
+        return pending(subject, why, findings=told, changed=changed), row
     return StepResult(subject, "ready", f"serves on {replica.cluster}", changed=changed), row
 
 

@@ -6,8 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from modelplane_dagster.errors import UnreadableError
-from modelplane_dagster.findings import has_errors
+from modelplane_dagster.findings import Finding, has_errors
 from modelplane_dagster.judgement import judge_live
+from resources.obstacles import refused_pods, webhook_finding
 from resources.steps.result import Row, StepResult, pending, recorded, upstream
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ def _observe(session: Session, name: str, pool: str) -> StepResult:
     for device in own.devices:
         totals[device.driver] += device.devices
     notes = {"poolState": own.state, "nodes": own.nodes, "judged": own.judged, "servedBy": _served(plan, pool)}
+    if any(f.code == "DaemonMissing" for f in findings):
+        findings = (*_refused(session, plan, pool), *findings)
     told = ", ".join(f"{n} devices of {d}" for d, n in sorted(totals.items())) or "nothing"
     if own.state == "idle":
         return StepResult(subject, "ready", "idle at zero nodes", findings, tables=tables, notes=notes)
@@ -49,6 +52,14 @@ def _observe(session: Session, name: str, pool: str) -> StepResult:
         why = next((f.message for f in findings if f.severity == "error"), f"the pool is {own.state}")
         return StepResult(subject, "failed", why, findings, tables=tables, notes=notes)
     return StepResult(subject, "ready", f"{own.judged} nodes publish {told}", findings, tables=tables, notes=notes)
+
+
+def _refused(session: Session, plan: ClusterPlan, pool: str) -> tuple[Finding, ...]:
+    """Why the stacks' controllers make no pods, where a webhook is the reason."""
+    client = session.client(plan.name)
+    spaces = dict.fromkeys(c.component.namespace for c in plan.serving(pool) if c.component.namespace)
+    told = [refused for space in spaces if (refused := refused_pods(client, space))]
+    return tuple(f for text in told for f in webhook_finding(plan.name, f"Cluster {plan.name}: {text}"))
 
 
 def _served(plan: ClusterPlan, pool: str) -> str:

@@ -29,6 +29,7 @@ from modelplane_dagster.errors import (
 from modelplane_dagster.findings import Finding, finding
 
 State = Literal["ready", "pending", "failed"]
+UNTOUCHED = "; nothing was changed"
 Row = Mapping[str, str | int | float | bool | None]
 
 
@@ -54,7 +55,7 @@ def pending(subject: str, waits_for: str, **more: Any) -> StepResult:  # noqa: A
 
 def upstream(subject: str, waits_for: str) -> StepResult:
     """Nothing was asked for, because what it needs isn't ready."""
-    return pending(subject, f"waits for {waits_for}; nothing was changed")
+    return pending(subject, f"waits for {waits_for}{UNTOUCHED}")
 
 
 # By what the caller can do: (state, code). A step that waits is asked again; one that failed is, with growing pauses.

@@ -84,10 +84,10 @@ BY_DRIVER = ('device.driver == "dra.cpu"',)
             id="of another release",
         ),
         pytest.param("gpu.nvidia.com", LiveDeviceClass("gpu.nvidia.com"), None, id="ours, its annotation lost"),
-        pytest.param("dra.cpu", LiveDeviceClass("dra.cpu", "mp-dra-driver-cpu", "", BY_DRIVER), None, id="by driver"),
+        pytest.param("dra.cpu", LiveDeviceClass("dra.cpu", "mp-dra-driver-cpu", BY_DRIVER), None, id="by driver"),
         pytest.param(
             "dra.cpu",
-            LiveDeviceClass("dra.cpu", "mp-dra-driver-cpu", "", ('device.driver == "cpu.dra"',)),
+            LiveDeviceClass("dra.cpu", "mp-dra-driver-cpu", ('device.driver == "cpu.dra"',)),
             (
                 "DeviceClassMismatch",
                 "pool/c/cpu",
@@ -101,7 +101,7 @@ BY_DRIVER = ('device.driver == "dra.cpu"',)
         ),
         pytest.param(
             "dra.cpu",
-            LiveDeviceClass("dra.cpu", "mp-dra-driver-cpu", "", ('device.attributes["dra.cpu"].cores > 1',)),
+            LiveDeviceClass("dra.cpu", "mp-dra-driver-cpu", ('device.attributes["dra.cpu"].cores > 1',)),
             (
                 "DeviceClassMismatch",
                 "pool/c/cpu",
@@ -243,7 +243,7 @@ def claiming(**more):
 
 def group(amount):
     key = ("dra.cpu", "cpu-1", "cpudevnuma000")
-    return LiveClaim("ml", "engine-cpu", (key,), (), {(*key, "dra.cpu/cpu"): amount} if amount else {})
+    return LiveClaim("ml", "engine-cpu", (key,), {(*key, "dra.cpu/cpu"): amount} if amount else {})
 
 
 SINGLE = LiveClaim("ml", "engine-cpu", tuple(("dra.cpu", "cpu-1", f"cpudev00{i}") for i in range(6)))
@@ -308,7 +308,7 @@ def test_groups_that_the_server_keeps_for_one_claim_are_told():
 def test_young_nodes_are_given_time():
     """Neither its class nor its daemons are judged on a node that joined within the grace period."""
     young = node("nv-2", NV, created=NOW - 60)
-    wrong = (*CLASSES[:2], LiveDeviceClass("gpu.nvidia.com", "mp-dra-driver-nvidia-gpu", "", ("false",)))
+    wrong = (*CLASSES[:2], LiveDeviceClass("gpu.nvidia.com", "mp-dra-driver-nvidia-gpu", ("false",)))
     only = view(pool("nv", device("gpu.nvidia.com", 8)))
     slices = tuple(published((young,), only.pools))
     reading = live((young, NODES[3]), workloads_of(stack(only)), [], slices, device_classes=Known(wrong))

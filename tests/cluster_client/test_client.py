@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from modelplane_dagster.errors import ConfigError, ConflictError, KubernetesError, NotReadyError, UnreadableError
+from modelplane_dagster.errors import (
+    ClusterBusyError,
+    ConfigError,
+    ConflictError,
+    KubernetesError,
+    NotReadyError,
+    UnreadableError,
+)
 from resources.kubernetes import Calls, ClusterClient
 from tests.cluster_client.server import CUT, DROP, Script, scripted
 
@@ -67,6 +74,70 @@ def test_a_namespace_that_is_terminating_is_waited_for():
     answer = status(403, "Forbidden", "unable to create new content in namespace n", causes=causes)
     with scripted((403, answer)) as script, pytest.raises(NotReadyError, match="namespace n"):
         client(script).create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}})
+
+
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}}
+
+
+def test_what_holds_a_namespace_is_told():
+    causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
+    answer = status(403, "Forbidden", "unable to create new content in namespace n", causes=causes)
+    conditions = [
+        {"type": "NamespaceDeletionContentFailure", "status": "False", "message": "All content successfully deleted"},
+        {
+            "type": "NamespaceFinalizersRemaining",
+            "status": "True",
+            "message": "Some content has finalizers: x.example/y",
+        },
+        {"type": "NamespaceContentRemaining", "status": "True", "message": "Some resources are remaining: pods."},
+    ]
+    leaving = {
+        "metadata": {"name": "n", "deletionTimestamp": "2026-11-30T00:00:00Z"},
+        "status": {"conditions": conditions},
+    }
+    with scripted((403, answer), (200, leaving)) as script, pytest.raises(NotReadyError) as caught:
+        client(script).apply(CONFIG_MAP)
+    text = (
+        "Cluster one: namespace n is being deleted, and nothing can be made in it; Some resources are remaining: pods; Some "
+        "content has finalizers: x.example/y."
+    )
+    found = [(f.code, f.subject, f.message) for f in caught.value.findings]
+    assert found == [("NamespaceTerminating", "cluster/one", text)]
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "told"),
+    [
+        (500, 'Internal error occurred: failed calling webhook "guard.ops.example": no endpoints', ["WebhookDown"]),
+        (403, 'admission webhook "guard.ops.example" denied the request: no', []),
+        (403, 'User "trial" cannot patch resource "configmaps"', ["PermissionMissing"]),
+    ],
+)
+def test_what_a_webhook_says_is_no_matter_of_permissions(code, text, told):
+    answers = [(code, status(code, "Any", text))] * 4
+    with scripted(*answers) as script, pytest.raises(KubernetesError) as caught:
+        client(script).apply(CONFIG_MAP)
+    assert caught.value.message == f"Cluster one: ConfigMap n/c: {text}"
+    assert [f.code for f in caught.value.findings] == told
+
+
+def test_every_write_that_leaves_asks_whether_the_cluster_is_still_ours():
+    """A reply lost twice: the third attempt comes when another writer may have the cluster, and isn't sent."""
+    asked = []
+
+    def ours():
+        asked.append(1)
+        if len(asked) == 3:
+            raise ClusterBusyError("another writer")
+
+    with scripted((DROP, {}), (DROP, {}), (200, CONFIG_MAP)) as script:
+        one = client(script)
+        one.guard(ours)
+        with pytest.raises(ClusterBusyError, match="another writer"):
+            one.apply(CONFIG_MAP)
+        assert len(script.asked) == 2
+        assert one.get("v1", "ConfigMap", "c", namespace="n") == CONFIG_MAP
+        assert len(asked) == 3
 
 
 def test_a_refusal_of_the_user_says_what_to_grant():

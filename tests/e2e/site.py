@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,10 @@ class Site:
         """Manifests of the tree, by their paths from its root."""
         for name in names:
             shutil.copy(ROOT / name, self.folder / Path(name).name)
+
+    def with_env(self, **more: str) -> Site:
+        """The same site with more settings."""
+        return replace(self, env={**self.env, **more})
 
     @property
     def lab(self) -> LabClient:

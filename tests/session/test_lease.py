@@ -20,11 +20,13 @@ import pytest
 
 from modelplane_dagster.errors import ClusterBusyError
 from resources import lease as leases
-from resources.lease import ClusterLease, dead_here, extend, holder_identity, take
+from resources.host import Host, place
+from resources.host import _stat as stat
+from resources.lease import ClusterLease, extend, take
 from tests.session.world import FakeApi
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = "another-host/4711/99"
+ELSEWHERE = "another-host/4711/99/0a0b0c0d"
 Spawn = Callable[..., subprocess.Popen[str]]
 
 
@@ -76,10 +78,12 @@ def test_a_second_process_waits_then_stops_and_names_the_holder(tmp_path: Path, 
     assert 0.5 <= time.monotonic() - start < 5
     holder = f"{socket.gethostname()}/{other.pid}/"
     assert re.fullmatch(
-        rf"Another writer works on cluster east: {re.escape(holder)}\d+ \(a process on this host\)\.",
+        rf"Another writer works on cluster east: {re.escape(holder)}\d+/[0-9a-f]{{8}} \(a process on this host\)\.",
         busy.value.message,
     )
-    assert [re.sub(r"/\d+;", "/N;", t) for t in told] == [f"cluster east is held by {holder}N; waiting up to 0 s"]
+    assert [re.sub(r"/\d+/[0-9a-f]{8};", "/N;", t) for t in told] == [
+        f"cluster east is held by {holder}N; waiting up to 0 s"
+    ]
 
 
 def test_other_clusters_are_not_held(tmp_path: Path, spawn: Spawn) -> None:
@@ -159,6 +163,16 @@ def standing(holder: str, *, renewed: Any, lasts: int | None = 30) -> FakeApi:
     return api
 
 
+def hurried(patch: pytest.MonkeyPatch) -> None:
+    """A Lease that stands for a moment."""
+    patch.setattr(leases, "DURATION", 0.3)
+    patch.setattr(leases, "HOLD", 0.25)
+
+
+def started(pid: int) -> str:
+    return stat(pid)[1]
+
+
 def grab(lease: ClusterLease, api: FakeApi, *, wait: float = 0.0) -> None:
     extend(lease, api, wait=wait, announce=lambda _: None)  # type: ignore[arg-type]  # the three calls that it uses
 
@@ -169,7 +183,7 @@ def test_the_first_writer_makes_it(held: ClusterLease) -> None:
     body = api.lease()
     assert body["metadata"]["annotations"] == {"modelplane.ai/plan-digest": "sha256:1"}
     assert body["spec"] == {
-        "holderIdentity": holder_identity(),
+        "holderIdentity": held.holder,
         "leaseDurationSeconds": 30,
         "renewTime": body["spec"]["renewTime"],
         "acquireTime": body["spec"]["acquireTime"],
@@ -184,50 +198,139 @@ def test_taking_it_twice_is_taking_it_once(held: ClusterLease) -> None:
     assert len(api.writes) == 1
 
 
-DEAD = f"{socket.gethostname()}/999999999/1"
+HERE = socket.gethostname()
+DEAD = f"{HERE}/999999999/1/{place()}"
 
 
 @pytest.mark.parametrize(
-    ("holder", "renewed", "free"),
+    ("holder", "free"),
     [
-        (ELSEWHERE, 0, False),
-        # It stands for thirty seconds, and another host's clock may be ten behind ours.
-        (ELSEWHERE, 29, False),
-        (ELSEWHERE, 38, False),
-        (ELSEWHERE, 42, True),
-        # A clock ahead of ours.
-        (ELSEWHERE, -9, False),
-        (ELSEWHERE, None, True),
-        (ELSEWHERE, "soon", True),
-        (ELSEWHERE, "naive", False),
-        ("", None, True),
+        ("", True),
+        (ELSEWHERE, False),
         # A dead process of this host is known to be dead; one that lives isn't, whatever its name.
-        (DEAD, 0, True),
-        (f"{socket.gethostname()}/{os.getppid()}/{leases._started(os.getppid())}", 0, False),
-        (f"{socket.gethostname()}/{os.getppid()}/1", 0, True),
-        ("nonsense", 0, False),
+        (DEAD, True),
+        (f"{HERE}/{os.getppid()}/{started(os.getppid())}/{place()}", False),
+        (f"{HERE}/{os.getppid()}/1/{place()}", True),
+        # Another machine, or a container on this one, of the same name: its process numbers mean nothing here.
+        (f"{HERE}/999999999/1/0f0f0f0f", False),
+        (f"{HERE}/999999999/1", False),
+        ("nonsense", False),
     ],
 )
-def test_who_may_take_it_over(held: ClusterLease, holder: str, renewed: Any, free: bool) -> None:
-    if isinstance(renewed, int):
-        renewed = ago(renewed)
-    elif renewed == "naive":
-        renewed = ago(0).removesuffix("Z")
-    api = standing(holder, renewed=renewed)
+@pytest.mark.parametrize("renewed", [0, 3600, -10, None, "soon"])
+def test_who_may_take_it_over_at_once(held: ClusterLease, holder: str, free: bool, renewed: Any) -> None:
+    """Whatever time of day the holder wrote: its clock isn't ours."""
+    api = standing(holder, renewed=ago(renewed) if isinstance(renewed, int) else renewed)
     if free:
         grab(held, api)
-        assert api.lease()["spec"]["holderIdentity"] == holder_identity()
+        assert api.lease()["spec"]["holderIdentity"] == held.holder
         return
     with pytest.raises(ClusterBusyError) as busy:
         grab(held, api)
-    assert busy.value.message == f"Another writer works on cluster east: {holder}."
+    assert busy.value.message == (
+        f"Another writer works on cluster east: {holder}. It is taken over once it hasn't renewed its lease for 30 s."
+    )
     assert api.lease()["spec"]["holderIdentity"] == holder
 
 
-def test_a_lease_of_another_length_stands_as_long_as_it_says(held: ClusterLease) -> None:
-    with pytest.raises(ClusterBusyError):
-        grab(held, standing(ELSEWHERE, renewed=ago(60), lasts=120))
-    grab(held, standing(ELSEWHERE, renewed=ago(60), lasts=None))
+class Clock:
+    """A host whose clock stands where it is put, and whose time of day is off by `skew` seconds."""
+
+    def __init__(self, name: str = "this-host", *, skew: float = 0.0) -> None:
+        self.seconds = 1000.0
+        self.host = Host(name, lambda: self.seconds, lambda: datetime.now(UTC) + timedelta(seconds=skew))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def ours(folder: Path, clock: Clock) -> ClusterLease:
+    return take("east", folder, digest="sha256:1", wait=0, announce=lambda _: None, host=clock.host)
+
+
+def taken(folder: Path, clock: Clock, api: FakeApi) -> bool:
+    """One run's attempt, which lets go of nothing but its file."""
+    lease = ours(folder, clock)
+    try:
+        grab(lease, api)
+    except ClusterBusyError:
+        return False
+    finally:
+        lease.lost = "the test ends here"
+        lease.release()
+    return True
+
+
+@pytest.mark.parametrize(("lasts", "expires"), [(30, 30), (120, 120), (None, 30)])
+@pytest.mark.parametrize("renewed", [0, 10, -10, 3600])
+def test_it_is_free_when_we_have_seen_it_unrenewed_for_its_length(
+    tmp_path: Path, clock: Clock, renewed: int, lasts: int | None, expires: int
+) -> None:
+    """Over several runs, each of which looks once; the holder's time of day is right, ahead, behind, or hours old."""
+    api = standing(ELSEWHERE, renewed=ago(renewed), lasts=lasts)
+    for looks in (0, expires - 1, 0.9):
+        clock.seconds += looks
+        assert not taken(tmp_path, clock, api)
+    clock.seconds += 0.2
+    assert taken(tmp_path, clock, api)
+
+
+def test_every_renewal_begins_the_count_anew(tmp_path: Path, clock: Clock) -> None:
+    api = standing(ELSEWHERE, renewed=ago(0))
+    for _ in range(4):
+        assert not taken(tmp_path, clock, api)
+        clock.seconds += 29
+        assert not taken(tmp_path, clock, api)
+        # Its clock may have been set back meanwhile, so that the time that it writes is the same as before.
+        api.replace(api.lease())
+        clock.seconds += 2
+    assert not taken(tmp_path, clock, api)
+
+
+def test_what_another_boot_saw_counts_from_this_one(tmp_path: Path, clock: Clock) -> None:
+    api = standing(ELSEWHERE, renewed=ago(0))
+    assert not taken(tmp_path, clock, api)
+    clock.seconds = 5.0
+    assert not taken(tmp_path, clock, api)
+    clock.seconds = 34.9
+    assert not taken(tmp_path, clock, api)
+    clock.seconds = 35.1
+    assert taken(tmp_path, clock, api)
+
+
+@pytest.mark.parametrize("kept", ["", "no JSON", "[]", '{"version": 7}'])
+def test_a_broken_note_of_what_was_seen_counts_as_none(tmp_path: Path, clock: Clock, kept: str) -> None:
+    api = standing(ELSEWHERE, renewed=ago(0))
+    (tmp_path / "east.seen").write_text(kept)
+    assert not taken(tmp_path, clock, api)
+    clock.seconds += 31
+    assert taken(tmp_path, clock, api)
+
+
+def test_two_hosts_with_skewed_clocks_never_both_write(tmp_path: Path) -> None:
+    """The holder renews nothing from now on: it stops writing before the other begins, whichever clock is ahead."""
+    for skew in (-10.0, 0.0, 10.0):
+        one, two, api = Clock("one"), Clock("two", skew=skew), FakeApi()
+        first = ours(tmp_path / f"one{skew}", one)
+        grab(first, api)
+        first.stop.set()
+        writers = []
+        for second in range(1, 36):
+            one.seconds = two.seconds = 1000.0 + second
+            try:
+                first.check()
+                writes = "one"
+            except ClusterBusyError:
+                writes = ""
+            other = "two" if taken(tmp_path / f"two{skew}", two, api) else ""
+            writers.append(writes + other)
+            if other:
+                break
+        assert writers == ["one"] * 20 + [""] * 11 + ["two"], writers
+        first.lost = "the test ends here"
+        first.release()
 
 
 def test_a_waiting_writer_gets_it_when_the_other_lets_go(held: ClusterLease) -> None:
@@ -241,7 +344,7 @@ def test_a_waiting_writer_gets_it_when_the_other_lets_go(held: ClusterLease) -> 
 
     threading.Timer(0.3, let_go).start()
     grab(held, api, wait=5)
-    assert api.lease()["spec"]["holderIdentity"] == holder_identity()
+    assert api.lease()["spec"]["holderIdentity"] == held.holder
 
 
 class Raced(FakeApi):
@@ -278,7 +381,7 @@ def test_of_two_that_write_at_once_one_stops_and_names_the_other(held: ClusterLe
 
 
 def test_it_is_renewed_while_the_run_works(held: ClusterLease, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "DURATION", 0.3)
+    hurried(monkeypatch)
     api = FakeApi()
     grab(held, api)
     first = api.lease()["spec"]
@@ -289,7 +392,7 @@ def test_it_is_renewed_while_the_run_works(held: ClusterLease, monkeypatch: pyte
 
 
 def test_a_lease_that_another_took_stops_the_next_write(held: ClusterLease, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "DURATION", 0.3)
+    hurried(monkeypatch)
     api = FakeApi()
     grab(held, api)
     api.objects["Lease", "kube-system", "modelplane-dagster"] = {
@@ -307,7 +410,7 @@ def test_a_lease_that_couldnt_be_renewed_in_time_stops_the_next_write(
     held: ClusterLease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be another's by now, and our last look is too old to tell; once renewed it is ours again."""
-    monkeypatch.setattr(leases, "DURATION", 0.3)
+    hurried(monkeypatch)
     api = FakeApi()
     grab(held, api)
     held.check()
@@ -338,16 +441,58 @@ def test_letting_go_of_an_api_that_is_gone_is_no_fault(tmp_path: Path) -> None:
     hold(tmp_path).release()
 
 
+def test_a_lease_that_lapses_ends_what_writes_without_asking(
+    held: ClusterLease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurried(monkeypatch)
+    api, ended = FakeApi(), threading.Event()
+    held.lapse = ended.set
+    grab(held, api)
+    assert not ended.wait(0.15)
+    api.down = True
+    assert ended.wait(5)
+
+
+def me(**changed: str) -> str:
+    parts = {"name": HERE, "pid": str(os.getpid()), "started": started(os.getpid()), "place": place(), **changed}
+    return "/".join(parts.values())
+
+
 @pytest.mark.parametrize(
     ("holder", "dead"),
     [
-        (holder_identity(), False),
+        (me(), False),
         (DEAD, True),
-        (f"{socket.gethostname()}/{os.getpid()}/1", True),
-        ("another-host/999999999/1", False),
-        (f"{socket.gethostname()}/nobody/1", False),
+        (me(started="1"), True),
+        (me(name="another-host", pid="999999999"), False),
+        (me(place="00000000", pid="999999999"), False),
+        (me(place="-", pid="999999999"), False),
+        (me(pid="nobody"), False),
         ("", False),
     ],
 )
 def test_who_is_known_to_be_dead(holder: str, dead: bool) -> None:
-    assert dead_here(holder) is dead
+    assert Host().knows_dead(holder) is dead
+    assert Host().identity() == me()
+
+
+def test_a_zombie_is_dead() -> None:
+    """Its parent never asked how it ended: it stays in the table of processes, and writes nothing any more."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    holder = me(pid=str(child.pid), started=started(child.pid))
+    assert not Host().knows_dead(holder)
+    child.kill()
+    end = time.monotonic() + 10
+    while stat(child.pid)[0] != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert Host().knows_dead(holder)
+    child.wait()
+    assert Host().knows_dead(holder)
+
+
+def test_where_processes_cant_be_told_apart_nobody_is_known_to_be_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    from resources import host
+
+    monkeypatch.setattr(host, "place", lambda: "-")
+    assert not Host().knows_dead(me(place="-", pid="999999999"))

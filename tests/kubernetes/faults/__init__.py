@@ -1,0 +1,1 @@
+"""Faults of a real API server, what is on it, and the lease between two hosts."""

@@ -1,0 +1,156 @@
+"""The API server dies, stands still, answers late, or knows us no more: a clear status each time, and convergence after."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from resources.lab.plane.keys import Authority
+from resources.lab.plane.plane import _text
+from tests.kubernetes.faults.conftest import Installed
+from tests.kubernetes.faults.ground import DEPLOYMENT, NAME, Ground, converges, kept, late, until
+
+pytestmark = pytest.mark.kubernetes
+
+
+def test_the_server_killed_twice_in_the_middle_of_an_install(installed: Installed) -> None:
+    assert len(set(installed.servers)) == 2
+    ran = installed.ran.clean()
+    assert (ran.status, ran.json["verdict"]) == (0, "converged"), ran
+    found = installed.ground.stands()
+    assert len(found.releases) == 8
+    assert set(found.releases.values()) == {("deployed",)}
+    with kept(installed.ground):
+        converges(installed.ground)
+
+
+def changed(made: Ground, args: str = "--port=8001") -> None:
+    """Something for the next reconcile to do."""
+    made.live.write("small.yaml", DEPLOYMENT.replace("--port=8000", args))
+
+
+def restored(made: Ground) -> None:
+    made.live.write("small.yaml", DEPLOYMENT)
+
+
+def test_a_server_that_stands_still_for_a_while_only_takes_time(made: Ground) -> None:
+    with kept(made):
+        changed(made)
+        process = made.live.start("reconcile", str(made.live.folder), "--timeout", "150s")
+        assert process.stderr is not None
+        until(lambda: "pass 1" in process.stderr.readline(), "the first pass")
+        with made.stopped("kube-apiserver"):
+            time.sleep(12)
+        out, err = process.communicate(timeout=200)
+        assert (process.returncode, "Traceback" in out + err) == (0, False), (out, err)
+        restored(made)
+
+
+def test_a_slow_server_is_no_lost_one(made: Ground) -> None:
+    """Most of a second an answer, through the lab's own door to the same cluster."""
+    site = replace(made.lab, folder=made.live.folder)
+    with kept(made):
+        site.lab.set_fault(NAME, "slow", 0.7)
+        try:
+            changed(made)
+            ran = site.reconcile("150s").clean()
+            assert (ran.status, ran.json["verdict"]) == (0, "converged"), ran.json
+        finally:
+            site.lab.clear_fault(NAME, "slow")
+        restored(made)
+
+
+def test_a_server_that_refuses_us_is_told_of_through_the_lab_too(made: Ground) -> None:
+    site = replace(made.lab, folder=made.live.folder)
+    with kept(made):
+        site.lab.set_fault(NAME, "unauthorized")
+        try:
+            subject, message, _ = late(site.reconcile("6s"))["CredentialsRefused"]
+        finally:
+            site.lab.clear_fault(NAME, "unauthorized")
+        assert (subject, message) == (
+            "cluster/metal",
+            "Cluster metal: the API refuses the kubeconfig's credentials (401 Unauthorized).",
+        )
+
+
+def certificate(made: Ground, valid: timedelta) -> dict[str, object]:
+    pair = Authority(made.plane).client("ops", ["system:masters"], valid=valid)
+    credentials = {"client-certificate-data": _text(pair.certificate), "client-key-data": _text(pair.key)}
+    return made.kubeconfig("ops", **credentials)
+
+
+def revoked(made: Ground) -> dict[str, object]:
+    return made.kubeconfig("user", token="not-a-token-of-anybody")
+
+
+def expired(made: Ground) -> dict[str, object]:
+    return certificate(made, timedelta(hours=-1))
+
+
+@pytest.mark.parametrize(
+    ("broken", "code", "says"),
+    [
+        (revoked, "CredentialsRefused", "the API refuses the kubeconfig's credentials (401 Unauthorized)."),
+        (expired, "CertificateExpired", "the kubeconfig's client certificate expired on "),
+    ],
+)
+def test_credentials_that_are_refused_from_the_start(
+    made: Ground, broken: Callable[[Ground], dict[str, object]], code: str, says: str
+) -> None:
+    with kept(made):
+        changed(made)
+        made.give(broken(made))
+        try:
+            subject, message, fix = late(made.live.reconcile("5s"))[code]
+        finally:
+            made.give(made.kubeconfig("user"))
+        assert subject == "cluster/metal"
+        assert says in message
+        assert re.search("renew", fix, re.IGNORECASE)
+        restored(made)
+
+
+def test_a_token_revoked_in_the_middle(made: Ground) -> None:
+    """The server is started anew without it; the lease that it took is found by the next run and is its own."""
+    tokens = made.plane / "tokens.csv"
+    rows = tokens.read_text()
+    mine = "".join(row for row in rows.splitlines(keepends=True) if ",user," in row)
+    with kept(made):
+        changed(made)
+        process = made.live.start("reconcile", str(made.live.folder), "--timeout", "25s", "--format", "json")
+        assert process.stderr is not None
+        until(lambda: "pass 1" in process.stderr.readline(), "the first pass")
+        try:
+            tokens.write_text(rows.replace(mine, ""))
+            old = made.kill("kube-apiserver")
+            until(lambda: made.pid("kube-apiserver") != old, "the server back")
+            out, err = process.communicate(timeout=200)
+        finally:
+            tokens.write_text(rows)
+            old = made.kill("kube-apiserver")
+            made.revived("kube-apiserver", old)
+        assert "Traceback" not in out + err
+        assert process.returncode in (0, 4), (out, err)
+        assert process.returncode == 0 or "the API refuses the kubeconfig's credentials" in out
+        restored(made)
+
+
+def test_a_certificate_that_expires_in_the_middle(made: Ground) -> None:
+    """And is renewed where it comes from, while the run goes on: the run takes the new one."""
+    with kept(made):
+        made.give(certificate(made, timedelta(seconds=12)))
+        ran = made.live.run("plan", str(made.live.folder), "--observe", "--format", "json").clean()
+        assert ran.status == 0, ran
+        changed(made)
+        process = made.live.start("reconcile", str(made.live.folder), "--timeout", "90s", "--format", "json")
+        time.sleep(14)
+        made.give(made.kubeconfig("user"))
+        out, err = process.communicate(timeout=200)
+        assert (process.returncode, "Traceback" in out + err) == (0, False), (out, err)
+        restored(made)

@@ -1,0 +1,154 @@
+"""The lease between two hosts' names on one real cluster: never two writers, through kills, a server that dies, and clocks
+that are off by ten seconds either way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.site import ROOT, Ran
+from tests.kubernetes.faults.ground import DEPLOYMENT, Ground, kept, until
+
+pytestmark = pytest.mark.kubernetes
+Start = Callable[..., subprocess.Popen[str]]
+SHORT = 6.0  # seconds that the writers' Lease stands here: less than their clocks differ
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """A process on a host of that name."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(host: str, skew: float, *arguments: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tests.kubernetes.faults.elsewhere", host, str(skew), *arguments]
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def lease(made: Ground) -> dict[str, Any]:
+    with made.client() as api:
+        found = api.get("coordination.k8s.io/v1", "Lease", "modelplane-dagster", namespace="kube-system") or {}
+        return dict(found.get("spec") or {})
+
+
+def turns(journal: Path) -> list[tuple[str, float, float]]:
+    """Who wrote, from when to when, in the order of the lines' own times."""
+    rows = [line.split() for line in journal.read_text().splitlines() if not line.startswith("#")]
+    found: list[tuple[str, float, float]] = []
+    for at, host, pid, turn in sorted(rows):
+        who = f"{host}/{pid}/{turn}"
+        if found and found[-1][0] == who:
+            found[-1] = (who, found[-1][1], float(at))
+        else:
+            found.append((who, float(at), float(at)))
+    return found
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_two_hosts_take_turns_and_never_write_at_once(made: Ground, start: Start, tmp_path: Path) -> None:
+    config, journal = tmp_path / "kubeconfig", tmp_path / "journal"
+    config.write_text(json.dumps(made.kubeconfig("user")))
+    journal.touch()
+
+    def writer(host: str, skew: float) -> subprocess.Popen[str]:
+        return start(host, skew, "writes", str(SHORT), str(config), str(tmp_path / host), str(journal))
+
+    def last() -> str:
+        found = turns(journal)
+        return found[-1][0] if found else ""
+
+    def wrote(host: str) -> bool:
+        return last().startswith(f"{host}/")
+
+    with kept(made):
+        east, west = writer("east", 10.0), writer("west", -10.0)
+        until(lambda: {t[0].split("/")[0] for t in turns(journal)} == {"east", "west"}, "both have written")
+        until(lambda: wrote("east"), "east writes")
+        kill(east)
+        killed_east = turns(journal)[-1][0]
+        until(lambda: wrote("west"), "west takes over")
+        kill(west)
+        west = writer("west", -10.0)
+        until(lambda: wrote("west"), "west again")
+        east = writer("east", 10.0)
+        until(lambda: wrote("east"), "east again")
+        old = made.kill("kube-apiserver")
+        made.revived("kube-apiserver", old)
+        marks = len(turns(journal))
+        until(lambda: len(turns(journal)) > marks + 3, "they go on")
+        kill(east)
+        kill(west)
+    found = turns(journal)
+    names = [who for who, _, _ in found]
+    # A turn that another one interrupts would stand here twice.
+    assert sorted(set(names)) == sorted(names), found
+    if found[names.index(killed_east) + 1][0].startswith("west/") and names[-1] != killed_east:
+        ended, began = found[names.index(killed_east)][2], found[names.index(killed_east) + 1][1]
+        assert began - ended >= SHORT * 2 / 3, found
+
+
+def test_a_reconcile_takes_over_from_a_host_that_died(made: Ground, start: Start, tmp_path: Path) -> None:
+    """Only after the Lease stood for its thirty seconds as the second host itself has seen, however far off the first one's
+    clock is; until then the holder is named. A second reconcile on the dead holder's own host waits for nothing."""
+    config = tmp_path / "kubeconfig"
+    config.write_text(json.dumps(made.kubeconfig("user")))
+
+    def dies(skew: float) -> str:
+        process = start(
+            "east", skew, "writes", "30", str(config), str(tmp_path / "home-east"), str(tmp_path / "journal")
+        )
+        who = f"east/{process.pid}/"
+        until(lambda: str(lease(made).get("holderIdentity", "")).startswith(who), "the lease of east")
+        kill(process)
+        return str(lease(made)["holderIdentity"])
+
+    def reconcile(host: str, skew: float, port: int) -> tuple[Ran, float]:
+        made.live.write("small.yaml", DEPLOYMENT.replace("--port=8000", f"--port={port}"))
+        home = {
+            "MODELPLANE_HOME": str(tmp_path / f"home-{host}{port}"),
+            "DAGSTER_HOME": str(tmp_path / f"dagster-{host}{port}"),
+        }
+        begun = time.monotonic()
+        arguments = ("reconcile", str(made.live.folder), "--timeout", "120s", "--format", "json")
+        process = start(host, skew, "runs", *arguments, env={**made.live.env, **home})
+        out, err = process.communicate(timeout=180)
+        return Ran(process.returncode, out, err).clean(), time.monotonic() - begun
+
+    with kept(made):
+        holder = dies(-10.0)
+        ran, took = reconcile("west", 10.0, 8001)
+        assert (ran.status, ran.json["verdict"]) == (0, "converged"), ran
+        assert ran.json["failures"] == [
+            f"Another writer works on cluster metal: {holder}. It is taken over once it hasn't renewed its lease for 30 s."
+        ]
+        assert took > 20
+        dies(10.0)
+        ran, _ = reconcile("east", -10.0, 8002)
+        assert (ran.status, ran.json["verdict"], ran.json["failures"]) == (0, "converged", []), ran
+        made.live.write("small.yaml", DEPLOYMENT)
