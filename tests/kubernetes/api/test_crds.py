@@ -112,7 +112,8 @@ def test_a_second_version_is_served_beside_the_first(api: Wire, ns: str, group: 
     first = found["spec"]["versions"][0]
     changed = {"spec": {"versions": [first, first | {"name": "v2", "storage": False}]}}
     api.patch(f"{CRDS}/widgets.{group}", changed).ok()
-    api.post(widgets(group, ns), widget(group, size=3)).ok()
+    # The handler of the old versions goes while the new one comes: a real server answers 503 in between.
+    until(lambda: api.post(widgets(group, ns), widget(group, size=3)).status == 201)
     at = f"/apis/{group}/v2/namespaces/{ns}/widgets/w"
     until(lambda: api.get(at).status == 200)
     assert api.get(at).ok()["apiVersion"] == f"{group}/v2"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def installed(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         made.live.write("metal.yaml", CLUSTER)
         made.live.write("small.yaml", DEPLOYMENT)
         process = made.live.start("reconcile", str(made.live.folder), "--timeout", "200s")
-        until(lambda: pending(made.stands()) or process.poll() is not None, "a helm at work", within=150)
+        until(lambda: at_work(made, process) or process.poll() is not None, "a helm at work", within=150)
         helms = children(process.pid, "helm")
         process.send_signal(signal.SIGKILL)
         process.communicate()
@@ -50,6 +51,24 @@ def installed(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             made.revived("kube-apiserver", servers[-1])
         out, err = process.communicate(timeout=400)
         yield Installed(made, killed, orphans, Ran(process.returncode, out, err), tuple(servers))
+
+
+def at_work(made: Ground, process: subprocess.Popen[str]) -> bool:
+    """A helm is held still in the middle of its work; one that had just ended, or not begun, goes on."""
+    helms = children(process.pid, "helm")
+    for pid in helms:
+        send(pid, signal.SIGSTOP)
+    if helms and pending(made.stands()):
+        return True
+    for pid in helms:
+        send(pid, signal.SIGCONT)
+    return False
+
+
+def send(pid: int, what: signal.Signals) -> None:
+    """Nothing where the process is gone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, what)
 
 
 def pending(standing: Standing) -> list[str]:
