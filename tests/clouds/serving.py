@@ -15,7 +15,7 @@ def make_state(source: str, folder: Path, **traits: bool) -> CloudState:
     return CloudState(source, folder, delays=QUICK, traits=Traits(**traits), hooks=hooks)
 
 
-def wait_for(done, what, seconds=5.0):
+def wait_for(done, what, seconds=30.0):
     end = time.monotonic() + seconds
     while not done():
         if time.monotonic() > end:
@@ -23,7 +23,7 @@ def wait_for(done, what, seconds=5.0):
         time.sleep(0.01)
 
 
-def until_ready(ask, seconds=5.0):
+def until_ready(ask, seconds=30.0):
     """Asks until the answer is ready; gives every answer."""
     answers = []
 

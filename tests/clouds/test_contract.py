@@ -51,7 +51,7 @@ class Bench:
         return self.cloud.observe(self.ref).pools[0]
 
 
-def until(ask, *, seconds=5.0):
+def until(ask, *, seconds=30.0):
     """The first answer that is ready; fails when none is in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -62,7 +62,7 @@ def until(ask, *, seconds=5.0):
     pytest.fail(f"still {answer} after {seconds} s")
 
 
-def until_raises(kind, ask, *, seconds=5.0):
+def until_raises(kind, ask, *, seconds=30.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
