@@ -32,10 +32,10 @@ slow: setup
 kubernetes: setup
 	$(BIN)/python -m resources.lab.plane.assets
 
-# On a real API server and scheduler, two folders of tests at a time, for most of it is waiting. Where they can't be had, this says so, and every test skips with that reason.
+# On a real API server and scheduler. Where they can't be had, this says so, and every test skips with that reason.
 e2e: setup
 	-$(BIN)/python -m resources.lab.plane.assets
-	$(PYTEST) -m kubernetes tests -rs -n 2 --dist loadgroup --durations 15
+	$(PYTEST) -m kubernetes tests -rs
 
 ui: setup
 	MODELPLANE_WEBSERVER=http://127.0.0.1:3000 DAGSTER_HOME=$$($(BIN)/python -m resources.settings) \

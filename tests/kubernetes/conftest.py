@@ -45,12 +45,3 @@ def api(plane: Plane) -> Iterator[ClusterClient]:
     client = ClusterClient(plane.kubeconfig("user"), name="plane")
     yield client
     client.close()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, the tests that share a control plane or a fleet stay on one: each folder is a group."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            part = item.path.relative_to(here).parts[0]
-            item.add_marker(pytest.mark.xdist_group(part.removesuffix(".py")))
