@@ -35,7 +35,7 @@ kubernetes: setup
 # On a real API server and scheduler. Where they can't be had, this says so, and every test skips with that reason.
 e2e: setup
 	-$(BIN)/python -m resources.lab.plane.assets
-	$(PYTEST) -m kubernetes tests -rs
+	$(PYTEST) -m kubernetes tests -rs --durations 15
 
 ui: setup
 	MODELPLANE_WEBSERVER=http://127.0.0.1:3000 DAGSTER_HOME=$$($(BIN)/python -m resources.settings) \
