@@ -11,8 +11,12 @@ from typing import Any
 PLUGIN = Path(__file__).with_name("kube_token.py")
 
 
-def kubeconfig(name: str, server: str, user: Mapping[str, Any], *, ca_pem: str = "") -> dict[str, Any]:
-    """One cluster, one user, one current context. Without `ca_pem` the system's own authorities are trusted."""
+def kubeconfig(
+    name: str, server: str, user: Mapping[str, Any], *, ca_pem: str = "", user_name: str = ""
+) -> dict[str, Any]:
+    """One cluster, one user, one current context. Without `ca_pem` the system's own authorities are trusted; without
+    `user_name` the user is called as the cluster is."""
+    called = user_name or name
     cluster: dict[str, Any] = {"server": server}
     if ca_pem:
         cluster["certificate-authority-data"] = base64.b64encode(ca_pem.encode()).decode()
@@ -20,8 +24,8 @@ def kubeconfig(name: str, server: str, user: Mapping[str, Any], *, ca_pem: str =
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": name, "user": dict(user)}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "users": [{"name": called, "user": dict(user)}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": called}}],
         "current-context": name,
     }
 

@@ -9,6 +9,7 @@ from modelplane_dagster.audit.live import LiveNamespace, LiveQuota
 from modelplane_dagster.audit.live_conflicts import audit_conflicts
 from modelplane_dagster.known import Known, Unknown
 from modelplane_dagster.kube.objects import Taint
+from tests.audit.three import CLUSTER, NODES, PARTS, SLICES, WORKLOADS
 from tests.audit.worlds import (
     AMD,
     CPU,
@@ -19,19 +20,12 @@ from tests.audit.worlds import (
     live,
     node,
     pool,
-    published,
     stack,
     template,
     told,
     view,
-    workloads_of,
 )
 
-CLUSTER = view(NV, AMD, CPU)
-NODES = (node("nv-1", NV), node("amd-1", AMD), node("cpu-1", CPU), node("sys-1"))
-SLICES = tuple(published(NODES, CLUSTER.pools))
-PARTS = stack(CLUSTER)
-WORKLOADS = workloads_of(PARTS)
 NFD_LABELS = {"app.kubernetes.io/name": "node-feature-discovery", "role": "worker"}
 
 

@@ -7,10 +7,9 @@ import pytest
 from modelplane_dagster.audit.live import LiveClaim, LiveDeviceClass, LivePod, Owner
 from modelplane_dagster.audit.live_audit import audit_live
 from modelplane_dagster.known import Known, Unknown
+from tests.audit.three import CLUSTER, NODES, SLICES, WORKLOADS
 from tests.audit.worlds import (
-    AMD,
     CLASSES,
-    CPU,
     EXPORTER,
     NOW,
     NV,
@@ -31,12 +30,6 @@ from tests.audit.worlds import (
     view,
     workloads_of,
 )
-
-CLUSTER = view(NV, AMD, CPU)
-NODES = (node("nv-1", NV), node("amd-1", AMD), node("cpu-1", CPU), node("sys-1"))
-SLICES = tuple(published(NODES, CLUSTER.pools))
-PARTS = stack(CLUSTER)
-WORKLOADS = workloads_of(PARTS)
 
 
 def judged(*extra, cluster=CLUSTER, nodes=NODES, workloads=WORKLOADS, **more):

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from resources.kubernetes import ClusterClient
+from tests.e2e.metal import METAL, SEED
 from tests.e2e.site import ROOT, Site, eventually, site
-from tests.e2e.test_faults import METAL, SEED
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 POOL, SLICE = "pool/metal/cpu", ("resource.k8s.io/v1", "ResourceSlice")

@@ -10,6 +10,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import NameOID
 
 _YEARS = 10
@@ -30,29 +31,43 @@ def loopback_certificate(folder: Path) -> Certificate:
         return found
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
-    found.key.touch(mode=0o600)
-    found.key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    write_private(found.key, private_pem(key))
     found.certificate.write_bytes(_signed(key).public_bytes(serialization.Encoding.PEM))
     return found
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Readable by its owner alone from its first byte on."""
+    path.touch(mode=0o600)
+    path.write_bytes(content)
+
+
+def private_pem(key: CertificateIssuerPrivateKeyTypes) -> bytes:
+    """The key as PEM, without a password."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def signs(*, lists: bool = False) -> x509.KeyUsage:
+    """What an authority's key may be used for: to sign certificates and, with `lists`, the lists of revoked ones."""
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=lists,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "modelplane-lab")])
     today = datetime.now(UTC)
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
     subject_key = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         x509.CertificateBuilder()
@@ -64,7 +79,7 @@ def _signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
         .not_valid_after(today + timedelta(days=365 * _YEARS))
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
+        .add_extension(signs(), critical=True)
         .add_extension(subject_key, critical=False)
         # Python's verifier wants an authority key from 3.13 on.
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(subject_key), critical=False)

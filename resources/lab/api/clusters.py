@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import secrets
 import shutil
@@ -17,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
+from resources.clouds.kubeconfig import kubeconfig
 from resources.lab.api.bootstrap import bootstrap
 from resources.lab.api.counts import Meter
 from resources.lab.api.errors import bad_request
@@ -148,17 +148,8 @@ class ClusterSet(ABC, Generic[C]):
         token = next((token for token, owner in self._all[name].tokens.items() if owner == user), None)
         if token is None:
             raise KeyError(user)
-        cluster = {"server": f"{self.address}/clusters/{name}"}
-        if self.authority:
-            cluster["certificate-authority-data"] = base64.b64encode(self.authority).decode()
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": name, "cluster": cluster}],
-            "users": [{"name": user, "user": {"token": token}}],
-            "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
-            "current-context": name,
-        }
+        server = f"{self.address}/clusters/{name}"
+        return kubeconfig(name, server, {"token": token}, ca_pem=self.authority.decode(), user_name=user)
 
     def close(self) -> None:
         for cluster in self:

@@ -5,26 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Linux's prctl(PR_SET_PDEATHSIG, SIGKILL), then the command in the place of this interpreter: a killed test run or daemon
-# leaves no control plane behind. Not by `preexec_fn`, which may hang in a process with threads. Elsewhere it does nothing.
-_MORTAL = """
-import ctypes, os, sys
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, 9)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
+from resources.mortal import mortal
+
 _LAST_LINES = 3
 
 
 @dataclass(slots=True)
 class Child:
-    """`folder` takes `NAME.log` and `NAME.pid`. The process ends with the thread that started it."""
+    """`folder` takes `NAME.log` and `NAME.pid`. On Linux the process ends with the thread
+    that started it, so that a killed test run or daemon leaves no control plane behind."""
 
     name: str
     command: Sequence[str]
@@ -44,7 +38,7 @@ class Child:
         self._end_leftover()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-ISc", _MORTAL, *self.command],
+                mortal(self.command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

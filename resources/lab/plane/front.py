@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from contextlib import suppress
 
 import aiohttp
@@ -62,8 +61,7 @@ class PlaneFront(Front[PlaneCluster]):
         url = URL(f"{cluster.plane.address}/{request.path}{query}", encoded=True)
         headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in request.headers.items() if k not in _HOP]
         session = self._opened()
-        context = self._context(cluster)
-        started = False
+        context = cluster.plane.client_context
         try:
             async with session.request(
                 request.method, url, headers=headers, data=request.body or None, ssl=context, allow_redirects=False
@@ -72,7 +70,6 @@ class PlaneFront(Front[PlaneCluster]):
                 if reply.content_length is not None:
                     raw.append((b"content-length", str(reply.content_length).encode()))
                 await send({"type": "http.response.start", "status": reply.status, "headers": raw})
-                started = True
                 # An empty chunk sends the headers: a watch that has no event yet is on all the same.
                 await send({"type": "http.response.body", "body": b"", "more_body": True})
                 async for chunk in reply.content.iter_any():
@@ -80,11 +77,7 @@ class PlaneFront(Front[PlaneCluster]):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (aiohttp.ClientError, ConnectionError):
             # As a client sees it that asks the API server itself: its connection breaks.
-            if not started:
-                await hang_up(send)
-                return
-            with suppress(ConnectionError):
-                await hang_up(send)
+            await hang_up(send)
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -96,10 +89,6 @@ class PlaneFront(Front[PlaneCluster]):
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
-
-    @staticmethod
-    def _context(cluster: PlaneCluster) -> ssl.SSLContext:
-        return cluster.plane.client_context
 
 
 async def _gone(receive: Receive) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from resources.lab.api.certificates import private_pem, signs, write_private
 
 _DAYS = 3650
 _SERVICE = "10.0.0.1"
@@ -25,6 +27,13 @@ class Pair:
     certificate: bytes
     key: bytes
 
+    def user(self) -> dict[str, str]:
+        """As a kubeconfig's user holds it."""
+        return {
+            "client-certificate-data": base64.b64encode(self.certificate).decode(),
+            "client-key-data": base64.b64encode(self.key).decode(),
+        }
+
 
 class Authority:
     """The authority of one folder, made once; its files are `ca.crt` and `ca.key` (mode 600)."""
@@ -34,7 +43,7 @@ class Authority:
         key_file = folder / "ca.key"
         if not (self.file.exists() and key_file.exists()):
             key = ec.generate_private_key(ec.SECP256R1())
-            write_private(key_file, _pem(key))
+            write_private(key_file, private_pem(key))
             self.file.write_bytes(_root(key).public_bytes(serialization.Encoding.PEM))
         loaded = serialization.load_pem_private_key(key_file.read_bytes(), password=None)
         if not isinstance(loaded, ec.EllipticCurvePrivateKey):
@@ -78,41 +87,24 @@ class Authority:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         signed = builder.sign(self._key, hashes.SHA256())
-        return Pair(signed.public_bytes(serialization.Encoding.PEM), _pem(key))
+        return Pair(signed.public_bytes(serialization.Encoding.PEM), private_pem(key))
 
 
 def service_account_keys() -> Pair:
     """`certificate` holds the public key. RSA, for the controller manager signs nothing with smaller kinds."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return Pair(public, _pem(key))
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Readable by its owner alone from its first byte on."""
-    path.touch(mode=0o600)
-    path.write_bytes(content)
+    return Pair(public, private_pem(key))
 
 
 def _root(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     subject = [x509.NameAttribute(NameOID.COMMON_NAME, "modelplane-lab-plane")]
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        crl_sign=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         _builder(subject, key, timedelta(days=_DAYS))
         .issuer_name(x509.Name(subject))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage, critical=True)
+        .add_extension(signs(lists=True), critical=True)
         .add_extension(identifier, critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -129,10 +121,4 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=2))
         .not_valid_after(now + valid)
-    )
-
-
-def _pem(key: CertificateIssuerPrivateKeyTypes) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

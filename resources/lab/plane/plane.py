@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import secrets
 import socket
@@ -21,9 +20,11 @@ from typing import Any, Self
 import yaml
 
 from modelplane_dagster.errors import ModelplaneError
+from resources.clouds.kubeconfig import kubeconfig
+from resources.lab.api.certificates import write_private
 from resources.lab.plane.assets import find_assets
 from resources.lab.plane.child import Child
-from resources.lab.plane.keys import Authority, service_account_keys, write_private
+from resources.lab.plane.keys import Authority, service_account_keys
 
 STAGES = Path(__file__).parent / "stages.yaml"
 USERS = ("product", "user", "agent", "controller")
@@ -157,23 +158,11 @@ class Plane:
     ) -> dict[str, Any]:
         """With a client certificate for the time `valid`; a negative time gives an expired one."""
         pair = self.authority.client(user, groups, valid=valid)
-        return self._config(
-            user, {"client-certificate-data": _text(pair.certificate), "client-key-data": _text(pair.key)}, ""
-        )
+        return self._config(user, pair.user())
 
-    def _config(self, user: str, credentials: Mapping[str, str], address: str) -> dict[str, Any]:
-        cluster = {
-            "server": address or self.address,
-            "certificate-authority-data": _text(self.authority.certificate),
-        }
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "plane", "cluster": cluster}],
-            "users": [{"name": user, "user": dict(credentials)}],
-            "contexts": [{"name": "plane", "context": {"cluster": "plane", "user": user}}],
-            "current-context": "plane",
-        }
+    def _config(self, user: str, credentials: Mapping[str, str], address: str = "") -> dict[str, Any]:
+        ca_pem = self.authority.certificate.decode()
+        return kubeconfig("plane", address or self.address, credentials, ca_pem=ca_pem, user_name=user)
 
     # Files and processes
 
@@ -266,10 +255,6 @@ class Plane:
             "kwok": [config, "--manage-all-nodes=true", f"--config={STAGES}", "--node-lease-duration-seconds=40"],
         }
         return [Child(name, [str(self._assets / name), *args], f) for name, args in arguments.items()]
-
-
-def _text(content: bytes) -> str:
-    return base64.b64encode(content).decode()
 
 
 def _free_ports(number: int) -> list[int]:

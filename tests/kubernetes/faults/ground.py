@@ -3,7 +3,6 @@ it. The lab's daemon plays the hardware and nothing between the product and the 
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
@@ -16,41 +15,15 @@ from typing import Any
 
 import yaml
 
+from modelplane_dagster.errors import ModelplaneError
+from resources.clouds.kubeconfig import kubeconfig
 from resources.kubernetes import ClusterClient
+from tests.e2e.metal import METAL, SEED
 from tests.e2e.site import Ran, Site, site
 
 NAME = "metal"
 NAMESPACE = "faults"
-SEED = """
-clusters:
-  metal:
-    version: "1.36.1"
-    nodes:
-    - {name: room, cpus: 8, memoryGiB: 32}
-    - name: cpu
-      cpus: 8
-      memoryGiB: 32
-      labels: {modelplane.ai/pool: cpu, modelplane.ai/cpu: "true"}
-      taints: [{key: modelplane.ai/cpu, value: "true"}]
-"""
-CLUSTER = """
-apiVersion: modelplane.ai/v1alpha1
-kind: InferenceClass
-metadata: {name: metal-cpu}
-spec:
-  devices:
-  - {name: cpu, driver: dra.cpu, deviceClassName: dra.cpu, capacity: {cpu: {value: "6"}}}
----
-apiVersion: modelplane.ai/v1alpha1
-kind: InferenceCluster
-metadata: {name: metal, labels: {fleet: faults}}
-spec:
-  cluster:
-    source: Existing
-    existing: {secretRef: {name: metal-kubeconfig, key: kubeconfig}}
-  nodePools:
-  - {name: cpu, className: metal-cpu, nodeCount: 1}
-"""
+CLUSTER = METAL.replace("metadata: {name: metal}", "metadata: {name: metal, labels: {fleet: faults}}")
 DEPLOYMENT = """
 apiVersion: modelplane.ai/v1alpha1
 kind: ModelDeployment
@@ -114,7 +87,7 @@ class Ground:
         client = ClusterClient(self.kubeconfig("user"), name=NAME, retries=0)
         try:
             client.list("v1", "Namespace")
-        except Exception:  # noqa: BLE001 - whatever keeps it from answering
+        except ModelplaneError:
             return False
         finally:
             client.close()
@@ -124,16 +97,8 @@ class Ground:
         """Straight to the API server, with the user's token or with other credentials."""
         port = json.loads((self.plane / "ports.json").read_text())["api"]
         rows = dict(reversed(row.split(",")[:2]) for row in (self.plane / "tokens.csv").read_text().splitlines())
-        authority = base64.b64encode((self.plane / "ca.crt").read_bytes()).decode()
-        server = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": authority}
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": NAME, "cluster": server}],
-            "users": [{"name": user, "user": credentials or {"token": rows[user]}}],
-            "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": user}}],
-            "current-context": NAME,
-        }
+        server, authority = f"https://127.0.0.1:{port}", (self.plane / "ca.crt").read_text()
+        return kubeconfig(NAME, server, credentials or {"token": rows[user]}, ca_pem=authority, user_name=user)
 
     def give(self, kubeconfig: Mapping[str, Any]) -> None:
         """To the product, as a mounted secret is replaced: whole."""

@@ -11,7 +11,6 @@ from datetime import timedelta
 import pytest
 
 from resources.lab.plane.keys import Authority
-from resources.lab.plane.plane import _text
 from tests.kubernetes.faults.conftest import Installed
 from tests.kubernetes.faults.ground import DEPLOYMENT, NAME, Ground, converges, kept, late, until
 
@@ -85,8 +84,7 @@ def test_a_server_that_refuses_us_is_told_of_through_the_lab_too(made: Ground) -
 
 def certificate(made: Ground, valid: timedelta) -> dict[str, object]:
     pair = Authority(made.plane).client("ops", ["system:masters"], valid=valid)
-    credentials = {"client-certificate-data": _text(pair.certificate), "client-key-data": _text(pair.key)}
-    return made.kubeconfig("ops", **credentials)
+    return made.kubeconfig("ops", **pair.user())
 
 
 def revoked(made: Ground) -> dict[str, object]:

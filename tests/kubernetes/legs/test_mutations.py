@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -44,29 +45,29 @@ class Change:
     of: str = ""
 
 
-def _driver(source: str, *tolerations: Json, told: tuple[tuple[str, str], ...], pool: str = GPU) -> Change:
+def _plugin(
+    daemon: tuple[str, str, str],
+    usual: str,
+    source: str,
+    *tolerations: Json,
+    told: tuple[tuple[str, str], ...],
+    pool: str = "",
+) -> Change:
+    """Of the component, namespace and name in `daemon`; on its usual pool where no other is named."""
+    component, namespace, name = daemon
     return Change(
         source=source,
-        component="nvidia-dra-driver-gpu",
-        namespace="nvidia-dra-driver",
-        daemon="dra-driver-nvidia-gpu-kubelet-plugin",
+        component=component,
+        namespace=namespace,
+        daemon=name,
         tolerations=tolerations,
         told=told,
-        pool=pool,
+        pool=pool or usual,
     )
 
 
-def _cpus(source: str, *tolerations: Json, told: tuple[tuple[str, str], ...], pool: str = CPU) -> Change:
-    return Change(
-        source=source,
-        component="dra-driver-cpu",
-        namespace="dra-driver-cpu",
-        daemon="mp-dra-driver-cpu",
-        tolerations=tolerations,
-        told=told,
-        pool=pool,
-    )
-
+_driver = partial(_plugin, ("nvidia-dra-driver-gpu", "nvidia-dra-driver", "dra-driver-nvidia-gpu-kubelet-plugin"), GPU)
+_cpus = partial(_plugin, ("dra-driver-cpu", "dra-driver-cpu", "mp-dra-driver-cpu"), CPU)
 
 MISSED = ("PlanDisagrees", "expected on pool {pool}, and not seen there")
 DRIVERLESS = ("DaemonMissing", "of pool {pool}, link daemon")
