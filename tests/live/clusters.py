@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from modelplane_dagster.errors import KubernetesError
+from modelplane_dagster.errors import KubernetesError, UnreadableError
 from resources.kubernetes import ClusterClient
 from resources.settings import LabKind
 from tests.e2e.site import ROOT, Site, eventually, site
@@ -87,10 +87,29 @@ def names(client: ClusterClient) -> set[str]:
     groups = client._requests.read("/apis", {})["groups"]
     found: set[str] = set()
     for version in ["v1", *(g["preferredVersion"]["groupVersion"] for g in groups)]:
-        root = "/apis/" if "/" in version else "/api/"
-        for row in client._requests.read(root + version, {})["resources"]:
-            if "/" not in row["name"] and "list" in row["verbs"] and row["kind"] != "Event":
-                for body in client.list(version, row["kind"]):
-                    metadata = body["metadata"]
-                    found.add(f"{row['kind']} {metadata.get('namespace', '')}/{metadata['name']}")
+        for kind in _listed(client, version):
+            found |= _names(client, version, kind)
     return found
+
+
+def _listed(client: ClusterClient, version: str) -> list[str]:
+    """The kinds that can be listed; none of a group that was withdrawn since its name was read."""
+    root = "/apis/" if "/" in version else "/api/"
+    try:
+        rows = client._requests.read(root + version, {})["resources"]
+    except KubernetesError as error:
+        if error.status == 404:
+            return []
+        raise
+    return [r["kind"] for r in rows if "/" not in r["name"] and "list" in r["verbs"] and r["kind"] != "Event"]
+
+
+def _names(client: ClusterClient, version: str, kind: str) -> set[str]:
+    try:
+        bodies = client.list(version, kind)
+    except (KubernetesError, UnreadableError):
+        if client.serves(version, kind):
+            raise
+        # Withdrawn since its group was read.
+        return set()
+    return {f"{kind} {b['metadata'].get('namespace', '')}/{b['metadata']['name']}" for b in bodies}
