@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from modelplane_dagster.audit.expect import expectation
-from modelplane_dagster.audit.instances import Instance, instances
+from modelplane_dagster.audit.instances import Instance, instances, no_room
 from modelplane_dagster.audit.judged import GRACE, can_judge, nodes_by_pool, read_failures
 from modelplane_dagster.audit.live import LiveCluster, LiveNode
 from modelplane_dagster.audit.live_conflicts import second_amd_operator, second_nfd
@@ -112,13 +112,8 @@ def _room(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFac
         if instance.daemon or instance.workload.reach is not None:
             continue
         if not any(may_run(instance.placement, n) for n in nodes):
-            code = "HookHasNoRoom" if instance.workload.kind == "Job" else "NoRoomForControllers"
-            yield finding(
-                code,
-                f"component/{view.name}/{instance.component.key}",
-                f"{instance.workload.kind} {instance.name} finds no node where it may run: on {free[0].name} "
-                f"{why_not(instance.placement, free[0])}.",
-            )
+            why = f"on {free[0].name} {why_not(instance.placement, free[0])}"
+            yield no_room(view, instance, f"finds no node where it may run: {why}")
 
 
 def _kept_out(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFacts, ...]) -> Iterator[Finding]:

@@ -25,6 +25,10 @@ SYSTEM_POOL = "system"
 
 Request = dict[str, Any]
 
+EFFECT_WORDS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+"""A taint's effect as EKS, GKE and Nebius write it."""
+EFFECTS = {word: effect for effect, word in EFFECT_WORDS.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPool:
@@ -125,6 +129,23 @@ def common_checks(record: SourceRecord, view: ClusterView, pool: PoolView) -> tu
         _capacity_block(record, view, pool),
     )
     return tuple(f for f in found if f is not None)
+
+
+def wrong_role(
+    view: ClusterView, pool: PoolView, kind: str, *, gpu: tuple[str, ...], cpu: tuple[str, ...]
+) -> list[Finding]:
+    """A machine of the other role. `kind` is the machine's field that names it, such as `plan`; `gpu` and `cpu` are how
+    the names of machines with GPUs and without begin."""
+    name = str(pool.machine.get(kind, ""))
+    if pool.role is Role.GPU and name.startswith(cpu):
+        return [mismatch(view, pool, f"claims a GPU driver, and the {kind} {name} has no GPU")]
+    if pool.role is not Role.GPU and name.startswith(gpu):
+        return [mismatch(view, pool, f"claims no GPU driver, and the {kind} {name} has GPUs")]
+    return []
+
+
+def mismatch(view: ClusterView, pool: PoolView, why: str) -> Finding:
+    return finding("InstanceMismatch", subject(view, pool), f"Pool {pool.name} {why}.")
 
 
 def subject(view: ClusterView, pool: PoolView) -> str:
