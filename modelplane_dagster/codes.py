@@ -480,9 +480,14 @@ _MODELS = _area(
             "No cluster satisfies the clusterSelector.",
             "Correct the labels of the selector or of the clusters.",
         ),
+        "ClusterTainted": (
+            E_,
+            "Pools match, and each cluster that has them carries a taint of its own that the deployment doesn't tolerate.",
+            "Take the taint off the cluster, or add the toleration to the deployment's template.",
+        ),
         "ClusterNotReady": (
             W_,
-            "A cluster that would match is refused or not ready.",
+            "A cluster that would match is refused or can't be read.",
             "Look at that cluster's findings.",
         ),
         "SelectorError": (
