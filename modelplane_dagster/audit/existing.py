@@ -59,6 +59,7 @@ def node_requirements(view: ClusterView, pool: PoolView, nodes: Iterable[LiveNod
                 subject,
                 f"No node carries {POOL_LABEL}={pool.name}, and pool {pool.name} should have {pool.count}.",
                 fix=f"kubectl label node NODE {pairs}",
+                lasts=True,
             )
         return
     for key, value in labels.items():
@@ -70,6 +71,7 @@ def node_requirements(view: ClusterView, pool: PoolView, nodes: Iterable[LiveNod
                 subject,
                 f"{listed(lacking)} of pool {pool.name} should carry the label {key}={value}.",
                 fix=f"kubectl label node {' '.join(lacking)} {key}={value}{' --overwrite' if other else ''}",
+                lasts=True,
             )
     for taint in pool.taints:
         lacking = [n.name for n in facts if not _carries(n, taint)]
@@ -140,4 +142,5 @@ def _kept_out(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[Nod
             f"pool/{view.name}/{pool}",
             f"The taint {taint} on {listed(names)} of pool {pool} keeps out {listed(sorted(daemons_out))}.",
             fix=f"kubectl taint node {' '.join(names)} {taint}-",
+            lasts=True,
         )

@@ -38,9 +38,9 @@ class Shortfall:
     unread: tuple[str, ...]
     at: Place | None = None
 
-    def found(self, code: str, why: str, *, fix: str | None = None) -> Finding:
+    def found(self, code: str, why: str, *, fix: str | None = None, lasts: bool | None = None) -> Finding:
         told = f"{self.placed} of {self.wanted} replicas of {self.name} are placed"
-        return finding(code, self.subject, f"{told}: {why}.", fix=fix, place=self.at)
+        return finding(code, self.subject, f"{told}: {why}.", fix=fix, place=self.at, lasts=lasts)
 
 
 def keeping_out(
@@ -74,7 +74,9 @@ def reasons(short: Shortfall) -> tuple[Finding, ...]:
     shut = [f"{_listed(short.refused)} {_be(short.refused)} refused"] if short.refused else []
     shut += [f"what runs on {_listed(short.unread)} can't be read"] if short.unread else []
     if shut:
-        found.append(short.found("ClusterNotReady", f"no pool of an admitted cluster matches; {', and '.join(shut)}"))
+        why = f"no pool of an admitted cluster matches; {', and '.join(shut)}"
+        # A refused cluster waits for an edit; one that can't be read may answer again.
+        found.append(short.found("ClusterNotReady", why, lasts=not short.unread))
     return tuple(found) or (short.found("NoPoolMatches", "no pool satisfies its device requests"),)
 
 
