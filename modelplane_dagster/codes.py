@@ -445,11 +445,6 @@ _RUN = _area(
         ),
         "RequestRejected": (E_, "The cloud rejects the request as written.", "Edit the manifest as the message says."),
         "NameTaken": (E_, "The name exists and isn't ours.", "Choose another name, or remove the other object.", LASTS),
-        "FailedAttempt": (
-            W_,
-            "Our own earlier attempt failed before anything joined; it is cleared and made again.",
-            "Nothing to do.",
-        ),
         "ReadFailed": (E_, "A read failed, so nothing is concluded from it.", "Look at the API named in the message."),
         "WriteRefused": (
             E_,
@@ -487,7 +482,6 @@ _RUN = _area(
             "Run prune again without a fingerprint and read what it prints.",
             LASTS,
         ),
-        "NotReadyInTime": (E_, "Something wasn't ready before the deadline.", "Run it again, or give it more time."),
         "ReloadNeeded": (
             W_,
             "The manifests changed since the code location was loaded.",

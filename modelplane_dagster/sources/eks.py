@@ -30,7 +30,7 @@ from modelplane_dagster.sources.record import (
     tags,
 )
 
-SYSTEM = SystemPool(machine="m6i.xlarge", minimum=1, maximum=2, inline=False)
+SYSTEM = SystemPool(machine="m6i.xlarge", minimum=1, maximum=2)
 
 RECORD = SourceRecord(
     name="EKS",
@@ -43,7 +43,6 @@ RECORD = SourceRecord(
     has_capacity_blocks=True,
     wakes_from_zero=False,
     server_autoscaler=False,
-    cluster_name_limit=100,
 )
 
 STANDARD_IMAGE = "AL2023_x86_64_STANDARD"

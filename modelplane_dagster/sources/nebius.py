@@ -29,7 +29,7 @@ from modelplane_dagster.sources.record import (
     wrong_role,
 )
 
-_SYSTEM = SystemPool(machine="cpu-d3/4vcpu-16gb", minimum=1, maximum=2, inline=False)
+_SYSTEM = SystemPool(machine="cpu-d3/4vcpu-16gb", minimum=1, maximum=2)
 
 RECORD = SourceRecord(
     name="Nebius",
