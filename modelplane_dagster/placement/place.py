@@ -151,8 +151,8 @@ class _Placer:
                 if kept is not None:
                     own[offer.view.name] += 1
                     replicas.append(self._settle(offer, kept))
-        for cluster, why in self._holding(key, search):
-            search.hold(cluster, why)
+        for cluster, why, lasts in self._holding(key, search):
+            search.hold(cluster, why, lasts=lasts)
         # A cluster's rank changes only when it is given a replica, so the heap holds the order of the rest.
         queue = [self._rank(o, own) for o in self.offers if search.admits(o)]
         heapq.heapify(queue)
@@ -176,14 +176,15 @@ class _Placer:
         offers = [self.offers[self.index[name]] for name in there]
         return tuple(o.view.name for o in offers if o.admitted and keeping_out(deployment, o.view, DRAINS))
 
-    def _holding(self, key: tuple[str, str], search: _Search) -> Iterator[tuple[str, str]]:
-        """Clusters that hold a replica or may hold one, each with the reason that it isn't placed like the others."""
+    def _holding(self, key: tuple[str, str], search: _Search) -> Iterator[tuple[str, str, bool]]:
+        """Clusters that hold a replica or may hold one, each with the reason that it isn't placed like the others, and
+        whether that lasts: manifests are mended by an edit, an API may answer again."""
         for replica in self.held:
             if (replica.namespace, replica.deployment) == key:
-                yield replica.cluster, "its manifests are unknown"
+                yield replica.cluster, "its manifests are unknown", True
         for offer in self.offers:
             if offer.could_hold(key) and search.could_run(offer):
-                yield offer.view.name, f"whether a replica runs there can't be read: {offer.unread}"
+                yield offer.view.name, f"whether a replica runs there can't be read: {offer.unread}", False
 
     def _rank(self, offer: ClusterOffer, own: Counter[str]) -> tuple[int, int, int]:
         """Fewest own replicas, most free nodes, name; the offers stand in order of their names."""
@@ -242,9 +243,9 @@ class _Search:
         """A replica may have been placed there: its selectors and tolerations admit the cluster, room left aside."""
         return self.selects(offer) and not keeping_out(self.deployment, offer.view, DRAINS) and self._could(offer)
 
-    def hold(self, cluster: str, why: str) -> None:
+    def hold(self, cluster: str, why: str, *, lasts: bool) -> None:
         text = f"A replica of {self.name} on cluster {cluster} counts and is left as it is: {why}."
-        self.held.append(finding("ReplicaHeld", self.subject, text.replace("..", "."), place=self._at()))
+        self.held.append(finding("ReplicaHeld", self.subject, text.replace("..", "."), place=self._at(), lasts=lasts))
 
     def stay(self, offer: ClusterOffer, pools: Mapping[str, str], room: Room) -> tuple[ReplicaPlacement, Room] | None:
         """The replica on the very pools that it runs on, whether or not their nodes are ready now; None where a pool is

@@ -378,6 +378,8 @@ def test_only_what_was_ever_given_to_an_unread_cluster_may_run_there(recorded: A
     may_hold = None if recorded is None else frozenset(recorded)
     placement = place(made, b={"unread": "the API drops connections", "may_hold": may_hold})
     assert (where(placement), codes(placement.findings)) == (expected, [] if expected else ["ReplicaHeld"])
+    # An API that doesn't answer may answer again.
+    assert not any(f.lasts for f in placement.findings)
 
 
 def test_an_unread_cluster_holds_up_nothing_that_it_couldnt_run() -> None:
@@ -395,7 +397,7 @@ def test_a_replica_on_a_cluster_of_unknown_manifests_counts() -> None:
     made = fleet(ONE, cluster("a", "EKS", pool("p", "one")), deployment("m", SIMPLE, replicas=2))
     placement = place(made, held=(HeldReplica("broken", "models", "m"), HeldReplica("broken", "models", "other")))
     assert (placement.verdict, where(placement)) == ("unplaced", [f"a {ON}p"])
-    assert codes(placement.findings) == ["ReplicaHeld"]
+    assert [(f.code, f.lasts) for f in placement.findings] == [("ReplicaHeld", True)]
 
 
 # Engines of several members, and several engines
