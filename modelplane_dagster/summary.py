@@ -16,7 +16,7 @@ from modelplane_dagster.judgement import judge_live
 from modelplane_dagster.known import Known
 
 if TYPE_CHECKING:
-    from modelplane_dagster.actions import Orphan
+    from modelplane_dagster.actions import Action, Orphan
     from modelplane_dagster.audit.live import LiveCluster
     from modelplane_dagster.cluster_plan import ClusterPlan
     from modelplane_dagster.observed import ObservedCluster
@@ -80,7 +80,8 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
             digest=plan.digest,
             invalid=state == "unknown",
         )
-    changes = tuple(f"{a.op} {a.subject}: {a.reason}" for a in cluster_actions(plan, observed) if a.op != "none")
+    actions = [a for a in cluster_actions(plan, observed) if a.op != "none"]
+    changes = tuple(f"{a.op} {a.subject}: {a.reason}" for a in actions)
     orphans = cluster_orphans(plan, observed)
     unread = observed.unread()
     absent = isinstance(observed.control_plane, Known) and observed.control_plane.value is None
@@ -111,7 +112,7 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
         by_pool={h.pool: judged.of_pool(h.pool) for h in health},
         orphans=orphans,
         digest=plan.digest,
-        at_rest=not unread and _all_old(observed.live, grace) and _at_rest(health, findings),
+        at_rest=not unread and _all_old(observed.live, grace) and _at_rest(actions, health, findings),
     )
 
 
@@ -126,12 +127,13 @@ def _all_old(live: LiveCluster, grace: float) -> bool:
     return isinstance(nodes, Known) and all(can_judge(n.facts, now=live.taken_at, grace=grace) for n in nodes.value)
 
 
-# What follows where somebody must label a pool's nodes, or take a taint off them.
+# What follows where somebody must label a pool's nodes, or take a taint off them, and where the pool isn't made yet.
 _FOLLOWS = ("LabelMissing", "StackMissesPool", "DaemonMissing", "PoolPending", "NodesMissing")
 
 
-def _at_rest(health: tuple[PoolHealth, ...], findings: tuple[Finding, ...]) -> bool:
+def _at_rest(actions: list[Action], health: tuple[PoolHealth, ...], findings: tuple[Finding, ...]) -> bool:
     owned = {f.subject for f in findings if f.lasts and f.code in ("LabelMissing", "StackMissesPool")}
+    owned |= {a.subject for a in actions if a.op == "create"}
     blocking = [f for f in findings if f.severity is Severity.ERROR or f.code in ("PoolPending", "NodesMissing")]
     told = all(f.lasts or (f.subject in owned and f.code in _FOLLOWS) for f in blocking)
     return told and all(h.state != "unknown" for h in health)

@@ -8,7 +8,7 @@ import pytest
 
 from modelplane_dagster.findings import finding
 from modelplane_dagster.known import Known, Unknown
-from modelplane_dagster.observed import ObservedCluster, ObservedControlPlane
+from modelplane_dagster.observed import ObservedCluster, ObservedControlPlane, ObservedPool
 from modelplane_dagster.plan import plan_fleet
 from modelplane_dagster.summary import ClusterSummary, summarise
 from tests.audit.worlds import NOW, foreign, gpus, live, node, slice_of, workloads_of
@@ -76,6 +76,21 @@ def test_a_device_plugin_beside_whole_devices_lasts() -> None:
     slices = (slice_of("gpu.nvidia.com", "n", gpus(1)),)
     found = summary(ROOM, whole(), workloads=(PLUGIN,), slices=slices)
     assert (codes(found), found.at_rest) == ({"DevicePluginBesideDra"}, True)
+
+
+def test_a_pool_that_isnt_made_is_a_change_and_no_more() -> None:
+    """What its step is told, such as a quota, decides whether it is waited for; its missing nodes follow."""
+    system = node("s", labels={**HOST, "modelplane.ai/pool": "system"}, created=OLD)
+    made = plan_fleet(fleet(cls("k", nvidia(), source="EKS"), cluster("c", "EKS", pool("p", "k")))).clusters[0]
+    reading = live((system,), workloads_of(made.join.components))
+    parts: dict[str, Any] = {"control_plane": Known(PLANE), "replicas": Known(()), "components": Known({})}
+    standing = Known({"p": ObservedPool("p", "creating", count=1)})
+    absent, creating = (
+        summarise(made, ObservedCluster(name="c", live=reading, pools=pools, **parts), grace=GRACE)
+        for pools in (Known({}), standing)
+    )
+    assert {f.code for f in absent.findings} == {f.code for f in creating.findings} == {"NodesMissing", "PoolPending"}
+    assert (absent.at_rest, creating.at_rest) == (True, False)
 
 
 GONE = finding("KubeconfigMissing", "cluster/c", "No kubeconfig.")
