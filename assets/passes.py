@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("modelplane")
 PAUSE = 0.3
 LONGEST = 5.0
+# Between two looks that found nothing to ask. What is waited for takes minutes on a cloud, and each look reads every cluster.
+SLOWEST_LOOK = 2.0
 Tell = Callable[[str], None]
 
 
@@ -64,6 +66,23 @@ class Look:
         """Everything that isn't refused or invalid stands as planned."""
         clusters = all(s.settled for s in self.clusters.values())
         return clusters and all(state in ("serving", "refused") for state, _ in self.models.values())
+
+    def mark(self) -> tuple[object, ...]:
+        """Changes when what a person would be told changes."""
+        return (*((n, s.fingerprint()) for n, s in self.clusters.items()), *self.models.items())
+
+
+@dataclass(slots=True)
+class Idle:
+    """How long to sleep after a look that found nothing to ask, in seconds: longer while the looks see the same."""
+
+    seconds: float = PAUSE
+    _seen: tuple[object, ...] | None = None
+
+    def after(self, mark: tuple[object, ...]) -> float:
+        self.seconds = min(self.seconds * 1.3, SLOWEST_LOOK) if mark == self._seen else PAUSE
+        self._seen = mark
+        return self.seconds
 
 
 @dataclass(slots=True)
@@ -127,6 +146,7 @@ class Passes:
         start = time.monotonic()
         passes, spent, looked = 0, 0.0, 0.0
         failures: dict[str, None] = {}
+        idle = Idle()
         while True:
             before = time.monotonic()
             look = self.look()
@@ -141,7 +161,7 @@ class Passes:
             if ends or over:
                 break
             if not due:
-                time.sleep(PAUSE)
+                time.sleep(idle.after(look.mark()))
                 continue
             passes += 1
             before = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from assets.passes import Idle
 from assets.pauses import Pauses
 
 
@@ -66,3 +67,11 @@ def test_what_no_manifest_names_is_forgotten() -> None:
     assert pauses.cursor() == Pauses(pauses.cursor()).cursor()
     assert '"gone"' not in pauses.cursor()
     assert '"here"' in pauses.cursor()
+
+
+def test_looks_that_see_the_same_come_at_growing_pauses():
+    idle = Idle()
+    told = [round(idle.after(("a",)), 2) for _ in range(10)]
+    assert told == [0.3, 0.39, 0.51, 0.66, 0.86, 1.11, 1.45, 1.88, 2.0, 2.0]
+    # Something changed: soon again.
+    assert (idle.after(("b",)), round(idle.after(("b",)), 2)) == (0.3, 0.39)
