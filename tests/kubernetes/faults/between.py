@@ -4,6 +4,7 @@ acted and before its answer came through."""
 from __future__ import annotations
 
 import base64
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -22,12 +23,13 @@ Cut = Literal["", "before", "after"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request as it came in."""
+    """One request as it came in; `alive` tells whether who sent it still waits for its answer."""
 
     method: str
     path: str
     body: bytes
     agent: str
+    alive: Callable[[], bool] = lambda: True
 
     @property
     def helm(self) -> bool:
@@ -35,7 +37,7 @@ class Asked:
 
 
 class Door:
-    """`rule` says of each request whether its connection breaks, and where; it is asked by one thread at a time."""
+    """`rule` says of each request whether its connection breaks, and where; several threads ask it at once."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
         cluster = kubeconfig["clusters"][0]["cluster"]
@@ -46,7 +48,6 @@ class Door:
         )
         self._kubeconfig = kubeconfig
         self.token = kubeconfig["users"][0]["user"]["token"]
-        self._lock = threading.Lock()
         self.rule: Callable[[Asked], Cut] = lambda _: ""
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
@@ -58,10 +59,6 @@ class Door:
             {**c, "cluster": {"server": f"http://127.0.0.1:{self.server.server_address[1]}"}} for c in found["clusters"]
         ]
         return found
-
-    def decide(self, asked: Asked) -> Cut:
-        with self._lock:
-            return self.rule(asked)
 
     def connect(self) -> HTTPSConnection:
         return HTTPSConnection(self._host, self._port, context=self._context)
@@ -75,10 +72,19 @@ class Door:
             def log_message(self, *_: object) -> None:
                 pass
 
+            def alive(self) -> bool:
+                """Nothing more is to be read, and the connection isn't closed: reading would wait."""
+                try:
+                    return bool(self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+                except BlockingIOError:
+                    return True
+                except OSError:
+                    return False
+
             def handle_any(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                asked = Asked(self.command, self.path, body, self.headers.get("User-Agent") or "")
-                cut = door.decide(asked)
+                asked = Asked(self.command, self.path, body, self.headers.get("User-Agent") or "", self.alive)
+                cut = door.rule(asked)
                 self.close_connection = True
                 if cut == "before":
                     return

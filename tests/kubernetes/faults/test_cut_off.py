@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -34,13 +35,13 @@ class Cutter:
 
     last: dict[str, int]
     left: dict[str, list[tuple[str, Cut]]] = field(default_factory=lambda: {k: list(v) for k, v in CUTS.items()})
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, asked: Asked) -> Cut:
         what, release = self.told(asked)
-        cuts = self.left.get(release, [])
-        if not cuts or cuts[0][0] != what:
-            return ""
-        return cuts.pop(0)[1]
+        with self.lock:
+            cuts = self.left.get(release, [])
+            return cuts.pop(0)[1] if cuts and cuts[0][0] == what else ""
 
     def told(self, asked: Asked) -> tuple[str, str]:
         """What is written, and of which release; empty for what no cut is about."""
