@@ -450,6 +450,11 @@ _RUN = _area(
             "Have the manager named let go of the field, or give the component the same value in MODELPLANE_COMPONENTS.",
         ),
         "ClusterBusy": (E_, "Another writer works on the cluster.", "Wait for the holder named, or stop it."),
+        "LeaseLost": (
+            E_,
+            "Another writer took the cluster over while this run stood still; the run changes nothing there any more.",
+            "Run again: a new run reads what the other one did, and the manifests as they are now.",
+        ),
         "Orphan": (
             W_,
             "Something of ours still runs and no manifest asks for it.",

@@ -239,6 +239,8 @@ def _release(
             timeout=HELM_WAIT,
         )
     except HelmError:
+        # It may have been ended because the lease is lost, which says more than how it ended.
+        session.write(admission)
         if not _stored(session, plan.name, joined, seen.revision if seen else 0):
             raise
 
@@ -246,7 +248,6 @@ def _release(
 def _stored(session: Session, name: str, joined: JoinedComponent, revision: int) -> bool:
     """The release is recorded as deployed with what it was given, whatever helm heard of it: an answer that was lost makes
     helm fail after the server stored its success. An older revision than the one that stood is no success of this helm."""
-    session.forget(name)
     try:
         seen = session.standing(name).components.get(joined.key)
     except ModelplaneError:
