@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
-PYTEST := $(BIN)/python -m pytest
+# A worker a core, for most tests wait for processes of their own. What shares a lab or a control plane stays on one worker.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 .PHONY: setup demo test slow kubernetes e2e ui lint bench docs clean
 

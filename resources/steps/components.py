@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.actions import component_drift, release_drift
@@ -18,6 +17,7 @@ from resources.helm import chart_ref
 from resources.helm_records import clear_pending, pending_record
 from resources.observe import COMPONENT_LABEL, CPU_COMPONENT, SHARED
 from resources.obstacles import refused_pods, terminating, webhook_finding
+from resources.steps.base_order import in_order
 from resources.steps.cpu_probe import probe_grouped, probe_mode
 from resources.steps.result import State, StepResult, pending, recorded, upstream
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from resources.kubernetes import ClusterClient
     from resources.session import Session
 
-PARALLEL = 4
 # How long Helm waits for a chart that others depend on to become healthy.
 HELM_WAIT = 120.0
 # The field manager that the helm command writes under.
@@ -34,7 +33,7 @@ HELM = "helm"
 
 
 def ensure_base(session: Session, name: str) -> StepResult:
-    """Every untagged component, in order of dependence, those of one level at once. Raises RefusedError."""
+    """Every untagged component, in order of dependence, four at a time. Raises RefusedError."""
     subject = f"component/{name}/serving-base"
     admission, plan = session.admit(name)
     return recorded(subject, lambda: _base(session, plan, admission))
@@ -52,42 +51,10 @@ def _base(session: Session, plan: ClusterPlan, admission: Admission) -> StepResu
     waits = session.until(lambda: session.api_waits(plan.name))
     if waits:
         return upstream(subject, waits)
-    done: dict[str, StepResult] = {}
-    with ThreadPoolExecutor(max_workers=PARALLEL, thread_name_prefix=f"base-{plan.name}") as pool:
-        for level in levels(plan.base):
-            ready, blocked = _split(level, done)
-            _hold(session, plan, admission, ready)
-            seen = session.standing(plan.name).components
-            for key, dependency in blocked.items():
-                done[key] = upstream(f"component/{plan.name}/{key}", dependency)
-            work = [(j, seen.get(j.key)) for j in ready]
-            results = pool.map(lambda w: _safely(session, plan, admission, *w), work)
-            done |= {j.key: r for (j, _), r in zip(work, results, strict=True)}
+    _hold(session, plan, admission, plan.base)
+    seen = session.standing(plan.name).components
+    done = in_order(plan.name, plan.base, lambda j: _safely(session, plan, admission, j, seen.get(j.key)))
     return _summary(session, plan, done)
-
-
-def levels(components: Iterable[JoinedComponent]) -> list[list[JoinedComponent]]:
-    """In order of dependence; those of one level don't depend on each other."""
-    depth: dict[str, int] = {}
-    found: list[list[JoinedComponent]] = []
-    for joined in components:
-        own = max((depth[d] + 1 for d in joined.component.depends_on if d in depth), default=0)
-        depth[joined.key] = own
-        while len(found) <= own:
-            found.append([])
-        found[own].append(joined)
-    return found
-
-
-def _split(
-    level: list[JoinedComponent], done: Mapping[str, StepResult]
-) -> tuple[list[JoinedComponent], dict[str, str]]:
-    blocked = {
-        j.key: next(d for d in j.component.depends_on if d in done and done[d].state != "ready")
-        for j in level
-        if any(d in done and done[d].state != "ready" for d in j.component.depends_on)
-    }
-    return [j for j in level if j.key not in blocked], blocked
 
 
 def _safely(

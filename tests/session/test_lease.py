@@ -510,7 +510,9 @@ def me(**changed: str) -> str:
 
 @pytest.mark.parametrize(
     ("holder", "dead"),
-    [
+    # Named by number: a process's own number and start differ from one run to the next.
+    ids=range(8),
+    argvalues=[
         (me(), False),
         (DEAD, True),
         (me(started="1"), True),

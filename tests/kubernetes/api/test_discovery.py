@@ -98,7 +98,7 @@ def columns(api: Wire, path: str, **query: str) -> tuple[list[str], list[list[ob
     assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     shown = [i for i, c in enumerate(table["columnDefinitions"]) if not c["priority"]]
     names = [table["columnDefinitions"][i]["name"] for i in shown]
-    return names, [[row["cells"][i] for i in shown] for row in table["rows"]]
+    return names, [[row["cells"][i] for i in shown] for row in table["rows"] or ()]
 
 
 def test_the_table_of_nodes(api: Wire) -> None:

@@ -66,7 +66,7 @@ def codes(seen: dict[str, Any]) -> list[str]:
     return sorted({f["code"] for f in loud(seen)})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     assert assets
     with site(tmp_path_factory.mktemp("legs"), seed=seed(), kind="kubernetes") as made:
