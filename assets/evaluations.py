@@ -38,8 +38,8 @@ def ready(key: dg.AssetKey, passed: bool, text: str) -> dg.AssetCheckEvaluation:
     )
 
 
-def evaluation(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    """A check's result as an event of its own."""
+def evaluation(result: dg.AssetCheckResult | dg.AssetCheckEvaluation) -> dg.AssetCheckEvaluation:
+    """A check's result, or what a run's event tells of it, as an event of its own."""
     if result.asset_key is None or result.check_name is None:
         msg = "a check of ours always names its asset and itself"
         raise ValueError(msg)

@@ -14,6 +14,8 @@ import dagster as dg
 from dagster._core.storage.event_log import SqliteEventLogStorage
 from sqlalchemy import create_engine
 
+from assets.evaluations import evaluation
+
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
@@ -37,14 +39,7 @@ class History:
             elif event.event_type_value == "ASSET_CHECK_EVALUATION":
                 judged = event.asset_check_evaluation_data
                 # What it points at is the run in memory, which is gone by the time anyone looks.
-                self._judged[(judged.asset_key, judged.check_name)] = dg.AssetCheckEvaluation(
-                    asset_key=judged.asset_key,
-                    check_name=judged.check_name,
-                    passed=judged.passed,
-                    severity=judged.severity,
-                    description=judged.description,
-                    metadata=judged.metadata,
-                )
+                self._judged[(judged.asset_key, judged.check_name)] = evaluation(judged)
 
     def keep(self, instance: dg.DagsterInstance) -> None:
         """Writes them, materialisations first; nothing where no pass ran."""

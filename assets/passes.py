@@ -24,6 +24,7 @@ from assets.model_state import ModelState, model_state
 from assets.results import READY, findings_in
 from assets.run import execute
 from assets.scratch import scratch_instance
+from assets.standstill import Memory, standstill
 from modelplane_dagster.findings import Finding, Severity
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
@@ -70,7 +71,8 @@ class Look:
 class Outcome:
     """`verdict` is the first that applies: invalid, refused, late, converged. Seconds are of wall time; `tally` holds what
     was asked of each cluster, by all passes and looks. `failures` are the sentences of what failed and hasn't been put
-    right, `findings` what stands in the way of whatever isn't ready."""
+    right, `findings` what stands in the way of whatever isn't ready. `stuck`: it ended before its time, since waiting mends
+    nothing of what is left."""
 
     look: Look
     verdict: Literal["converged", "refused", "late"]
@@ -81,20 +83,7 @@ class Outcome:
     failures: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     tally: Tally = field(default_factory=Tally)
-
-
-@dataclass(slots=True)
-class _State:
-    """What the passes remember: each asset's last state, what the failed ones said, and when a cluster that makes no
-    progress is asked again."""
-
-    assets: dict[dg.AssetKey, str] = field(default_factory=dict)
-    failed: dict[dg.AssetKey, str] = field(default_factory=dict)
-    told: dict[str | None, tuple[Finding, ...]] = field(default_factory=dict)
-    pause: dict[str, float] = field(default_factory=dict)
-    at: dict[str, float] = field(default_factory=dict)
-    marks: dict[str, str] = field(default_factory=dict)
-    shown: set[str] = field(default_factory=set)
+    stuck: bool = False
 
 
 class Passes:
@@ -109,7 +98,7 @@ class Passes:
         self.instance = instance
         self.tell = tell
         self.tally = Tally()
-        self.state = _State()
+        self.state = Memory()
         self.history = History()
 
     # A fleet that stands as planned needs neither graph nor run.
@@ -143,12 +132,14 @@ class Passes:
             before = time.monotonic()
             look = self.look()
             looked += time.monotonic() - before
+            stuck = not look.settled and self._stuck(look)
             due = self._due(look)
             over = time.monotonic() - start >= timeout
-            if look.settled and not over and (late := self._lagging(look)):
+            ends = look.settled or stuck
+            if ends and not over and (late := self._lagging(look)):
                 passes += 1
                 failures |= dict.fromkeys(self._converge(late, passes))
-            if look.settled or over:
+            if ends or over:
                 break
             if not due and self._all_lost(look):
                 break
@@ -166,7 +157,16 @@ class Passes:
             verdict = "refused"
         told = () if look.settled else tuple(dict.fromkeys(f for rows in self.state.told.values() for f in rows))
         seconds = time.monotonic() - start
-        return Outcome(look, verdict, passes, seconds, spent, looked, tuple(failures), told, self.tally)
+        return Outcome(look, verdict, passes, seconds, spent, looked, tuple(failures), told, self.tally, stuck)
+
+    def _stuck(self, look: Look) -> bool:
+        return standstill(
+            look,
+            self.state,
+            self.keys,
+            key_of=self._key_of,
+            pools_ready=lambda model: self._pools_ready(look, model),
+        )
 
     def look(self) -> Look:
         with open_session(self.settings, self.fleet, world=self.world(), tally=self.tally) as session:
@@ -280,8 +280,11 @@ class Passes:
         clusters = sorted({c for k in keys if (c := cluster_of(k))})
         self.tell(f"pass {number}: {len(keys)} assets of {len(clusters)} clusters")
         result = execute(self.job, self.scratch, keys, tags={"modelplane/pass": str(number)})
+        self.state.wrote = False
         for event in result.get_asset_materialization_events():
             made = event.step_materialization_data.materialization
+            changed = made.metadata.get("changed")
+            self.state.wrote |= changed is not None and bool(changed.value)
             state = made.metadata.get("state")
             self.state.assets[made.asset_key] = str(state.value) if state is not None else "ready"
             self.state.failed.pop(made.asset_key, None)
@@ -290,6 +293,7 @@ class Passes:
             self._keep(event, made.metadata, ready=self.state.assets[made.asset_key] == READY)
         self.history.take(result.all_events)
         broken = [e for e in result.all_events if e.is_step_failure]
+        self.state.raised = {e.step_key for e in broken}
         for event in broken:
             failure = event.step_failure_data.user_failure_data
             self._keep(event, failure.metadata if failure is not None else {}, ready=False)

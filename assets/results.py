@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from modelplane_dagster.errors import ClusterBusyError, ModelplaneError, RefusedError
-from modelplane_dagster.findings import Finding, Severity
+from modelplane_dagster.findings import Finding, Severity, finding
 from resources.steps.result import Row, StepResult
 
 log = logging.getLogger("modelplane")
@@ -74,7 +74,8 @@ def findings_in(metadata: Mapping[str, Any]) -> tuple[Finding, ...]:
     found = []
     for record in told.records:
         severity, code, _, subject = str(record.data["finding"]).split(" ", 3)
-        found.append(Finding(code, Severity(severity), subject, str(record.data["message"]), str(record.data["fix"])))
+        message, fix = str(record.data["message"]), str(record.data["fix"])
+        found.append(finding(code, subject, message, fix=fix, severity=Severity(severity)))
     return tuple(found)
 
 

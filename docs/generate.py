@@ -25,7 +25,8 @@ MADE = "<!-- Made by docs/generate.py; change the tables, not this page. -->"
 FINDINGS = """\
 What the gate, the audits and the readers report. Codes are stable: tools may branch on them. `error` refuses or fails,
 `warning` and `info` only tell. A finding's own message names what was expected and what was seen; its fix, where it gives
-one of its own, is nearer than the one here."""
+one of its own, is nearer than the one here. What *lasts* is mended by nobody's waiting: `reconcile` ends as soon as nothing
+else is left, and goes on asking for the rest until its `--timeout`."""
 
 DRIVERS = """\
 Which DRA driver a cluster's pools may claim, by source, and the component that publishes its devices. It is derived from
@@ -54,8 +55,12 @@ def findings_page() -> str:
         FINDINGS,
     ]
     for area in dict.fromkeys(row.area for row in CODES.values()):
-        rows = [(f"`{c}`", r.severity, r.meaning, r.fix) for c, r in CODES.items() if r.area == area]
-        parts += [f"## {area}", table(("code", "severity", "means", "do"), rows)]
+        rows = [
+            (f"`{c}`", r.severity, "yes" if r.lasts else "", r.meaning, r.fix)
+            for c, r in CODES.items()
+            if r.area == area
+        ]
+        parts += [f"## {area}", table(("code", "severity", "lasts", "means", "do"), rows)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -20,6 +20,7 @@ from modelplane_dagster.gate import GateFacts, GateResult, judge
 from modelplane_dagster.resolve import Resolution, resolve
 from modelplane_dagster.shapes import Shapes
 from modelplane_dagster.sources import SOURCES
+from modelplane_dagster.sources.record import check_cluster
 
 if TYPE_CHECKING:
     from modelplane_dagster.manifests.fleet import Fleet
@@ -128,7 +129,7 @@ class Planner:
         supports = self.supported(view.source, view)
         facts = GateFacts(supports, externals(view.source), module.record.floor, module.record.gpu_through_accelerator)
         checks = [f for pool in view.pools for f in module.check_pool(view, pool)]
-        asked = _at_pools(self.fleet, view, [*checks, *_autoscaler(view, joined)])
+        asked = _at_pools(self.fleet, view, [*check_cluster(module.record, view), *checks, *_autoscaler(view, joined)])
         extra: list[Finding] = [*resolution.findings, *joined.findings, *asked]
         # Placement errors refuse as well, and stand in the audit: reported once, counted in both.
         gate = judge(view, facts, places=self.fleet, extra=extra)
@@ -161,7 +162,7 @@ class Planner:
 
 
 def _at_pools(fleet: Fleet, view: ClusterView, findings: list[Finding]) -> list[Finding]:
-    """With the place of the pool in its manifest: a source's checks know the pool and no file."""
+    """With the place of the pool or the cluster in its manifest: a source's checks know no file."""
     if all(f.place for f in findings):
         # A place is looked up in the file's text, which is read again for it.
         return findings
@@ -169,6 +170,7 @@ def _at_pools(fleet: Fleet, view: ClusterView, findings: list[Finding]) -> list[
         f"pool/{view.name}/{p.name}": fleet.place("InferenceCluster", view.name, ("spec", "nodePools", i))
         for i, p in enumerate(view.pools)
     }
+    at[f"cluster/{view.name}"] = fleet.place("InferenceCluster", view.name, ("metadata", "name"))
     return [f if f.place else replace(f, place=at.get(f.subject)) for f in findings]
 
 

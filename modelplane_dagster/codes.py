@@ -7,19 +7,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """`severity` is the default: `error`, `warning` or `info`. `fix` is shown where a finding gives none of its own."""
+    """`severity` is the default: `error`, `warning` or `info`. `fix` is shown where a finding gives none of its own.
+    `lasts` where waiting mends nothing: somebody must act. Where the same code may also come from what is still on its
+    way (a young node, a slow cloud, an API that comes up), it is False."""
 
     area: str
     severity: str
     meaning: str
     fix: str
+    lasts: bool = False
 
 
-def _area(area: str, rows: dict[str, tuple[str, str, str]]) -> dict[str, Code]:
-    return {code: Code(area, *row) for code, row in rows.items()}
+_Row = tuple[str, str, str] | tuple[str, str, str, bool]
+
+
+def _area(area: str, rows: dict[str, _Row], *, lasts: bool = False) -> dict[str, Code]:
+    """`lasts` holds for the rows that don't say."""
+    return {code: Code(area, *row[:3], row[3] if len(row) > 3 else lasts) for code, row in rows.items()}
 
 
 E_, W_, I_ = "error", "warning", "info"
+LASTS = True
 
 _MANIFESTS = _area(
     "Manifests",
@@ -105,6 +113,7 @@ _MANIFESTS = _area(
             "Replace it with a kubeconfig that names a cluster, a user and a current context.",
         ),
     },
+    lasts=LASTS,
 )
 
 _GATE = _area(
@@ -206,6 +215,7 @@ _GATE = _area(
             "Correct spec.cluster.existing.externalDrivers.",
         ),
     },
+    lasts=LASTS,
 )
 
 _JOIN = _area(
@@ -245,6 +255,7 @@ _JOIN = _area(
             "Correct the overlay.",
         ),
     },
+    lasts=LASTS,
 )
 
 _AUDIT = _area(
@@ -264,8 +275,9 @@ _AUDIT = _area(
             E_,
             "A toleration lets a pod of ours onto a pool that it needn't reach.",
             "Name only the keys of the pools it serves.",
+            LASTS,
         ),
-        "ToleratesEverything": (E_, "A pod of ours tolerates every taint.", "Name the taint keys."),
+        "ToleratesEverything": (E_, "A pod of ours tolerates every taint.", "Name the taint keys.", LASTS),
         "ForeignTolerates": (I_, "A pod that isn't ours tolerates every taint.", "Nothing to do; its owner decides."),
         "PlanDisagrees": (
             E_,
@@ -276,18 +288,21 @@ _AUDIT = _area(
             E_,
             "A release of ours runs a node-level workload that no declaration names.",
             "Declare it, or turn it off in the values.",
+            LASTS,
         ),
         "SecondNfd": (
             E_,
             "Two Node Feature Discoveries label one cluster.",
             "Remove the one that isn't ours, or turn off the operator's own.",
+            LASTS,
         ),
         "DevicePluginBesideDra": (
             E_,
             "A device plugin and a DRA driver hand out the same devices.",
             "Turn the device plugin off on that pool.",
+            LASTS,
         ),
-        "SecondOwner": (E_, "Two owners serve one driver or DeviceClass.", "Remove one of the two."),
+        "SecondOwner": (E_, "Two owners serve one driver or DeviceClass.", "Remove one of the two.", LASTS),
         "DeviceClassMissing": (
             E_,
             "The DeviceClass that a class claims its devices through isn't on the cluster.",
@@ -297,13 +312,15 @@ _AUDIT = _area(
             E_,
             "A DeviceClass doesn't select the devices that the driver publishes.",
             "Correct the selectors of the DeviceClass, or deviceClassName in the class.",
+            LASTS,
         ),
         "PodSecurityRefuses": (
             E_,
             "The namespace of a node plugin enforces a pod security level that refuses its pods.",
             "Label the namespace privileged with the command shown.",
+            LASTS,
         ),
-        "PortClash": (E_, "Two host-network workloads on one node share a port.", "Change one workload's port."),
+        "PortClash": (E_, "Two host-network workloads on one node share a port.", "Change one workload's port.", LASTS),
         "QuotaMissing": (
             E_,
             "Pods of a system priority class are refused without a ResourceQuota in their namespace.",
@@ -323,17 +340,20 @@ _AUDIT = _area(
             E_,
             "A chart keeps an old custom resource after an upgrade.",
             "Manage the resource outside the chart.",
+            LASTS,
         ),
         "DriverPathMixed": (
             E_,
             "Two ways to bring the NVIDIA driver on GKE exclude each other.",
             "Keep one of the two.",
+            LASTS,
         ),
         "LabelMissing": (E_, "A node lacks a label that its pool needs.", "Set the label with the command shown."),
         "TaintMissing": (
             W_,
             "A node lacks a taint that its pool should carry; controllers may land there.",
             "Set the taint with the command shown.",
+            LASTS,
         ),
         "LabelDrift": (
             E_,
@@ -375,16 +395,19 @@ _HEALTH = _area(
             W_,
             "A class declares attributes or capacity that the slices don't show.",
             "Declare what the driver reports.",
+            LASTS,
         ),
         "ClaimNotMirrored": (
             W_,
             "A pod claims CPUs that it doesn't request, so the scheduler gives them to others as well.",
             "Give the pod CPU requests and limits equal to its claim.",
+            LASTS,
         ),
         "FieldDropped": (
             W_,
             "The server drops a field silently, because its feature gate is off.",
             "Nothing to do in individual mode; otherwise turn the gate on.",
+            LASTS,
         ),
         "PoolPending": (W_, "A pool has nodes and none can be judged yet.", "Wait for a node to become ready."),
         "PoolIdle": (I_, "A pool stands at zero nodes.", "Nothing to do."),
@@ -397,7 +420,7 @@ _RUN = _area(
     {
         "Pending": (W_, "Something is asked for and not there yet.", "Wait; the next pass goes on from here."),
         "NoCapacity": (W_, "The cloud has no such machine now.", "Wait, or choose another zone or size."),
-        "QuotaExceeded": (E_, "The account's quota doesn't allow it.", "Raise the quota named in the message."),
+        "QuotaExceeded": (E_, "The account's quota doesn't allow it.", "Raise the quota named in the message.", LASTS),
         "Throttled": (W_, "The cloud asks to slow down.", "Wait; it is asked again with growing pauses."),
         "CredentialsRefused": (E_, "The cloud or cluster refuses the credentials.", "Correct or renew them."),
         "CredentialPluginFailed": (
@@ -421,12 +444,7 @@ _RUN = _area(
             "Grant its user what the message names; installing needs cluster-admin in practice.",
         ),
         "RequestRejected": (E_, "The cloud rejects the request as written.", "Edit the manifest as the message says."),
-        "NameTaken": (E_, "The name exists and isn't ours.", "Choose another name, or remove the other object."),
-        "FailedAttempt": (
-            W_,
-            "Our own earlier attempt failed before anything joined; it is cleared and made again.",
-            "Nothing to do.",
-        ),
+        "NameTaken": (E_, "The name exists and isn't ours.", "Choose another name, or remove the other object.", LASTS),
         "ReadFailed": (E_, "A read failed, so nothing is concluded from it.", "Look at the API named in the message."),
         "WriteRefused": (
             E_,
@@ -448,6 +466,7 @@ _RUN = _area(
             E_,
             "Another field manager owns a field that we set; it is never taken by force.",
             "Have the manager named let go of the field, or give the component the same value in MODELPLANE_COMPONENTS.",
+            LASTS,
         ),
         "ClusterBusy": (E_, "Another writer works on the cluster.", "Wait for the holder named, or stop it."),
         "LeaseLost": (
@@ -459,15 +478,21 @@ _RUN = _area(
             W_,
             "Something of ours still runs and no manifest asks for it.",
             "Prune it with the command shown, or restore its manifest.",
+            LASTS,
         ),
-        "InUse": (E_, "What would be deleted is in use.", "Move the users away first."),
+        "InUse": (E_, "What would be deleted is in use.", "Move the users away first.", LASTS),
         "FingerprintStale": (
             E_,
             "The subject changed since its fingerprint was printed.",
             "Run prune again without a fingerprint and read what it prints.",
+            LASTS,
         ),
-        "NotReadyInTime": (E_, "Something wasn't ready before the deadline.", "Run it again, or give it more time."),
-        "ReloadNeeded": (W_, "The manifests changed since the code location was loaded.", "Reload the code location."),
+        "ReloadNeeded": (
+            W_,
+            "The manifests changed since the code location was loaded.",
+            "Reload the code location.",
+            LASTS,
+        ),
     },
 )
 
@@ -478,22 +503,31 @@ _MODELS = _area(
             E_,
             "No pool satisfies a member's device requests.",
             "Relax the selectors, or add a pool with such devices.",
+            LASTS,
         ),
         "NoNodesFree": (W_, "Pools match, and none has enough free nodes.", "Scale the pool, or lower the replicas."),
         "NoClusterMatches": (
             E_,
             "No cluster satisfies the clusterSelector.",
             "Correct the labels of the selector or of the clusters.",
+            LASTS,
+        ),
+        "ClusterTainted": (
+            E_,
+            "Pools match, and each cluster that has them carries a taint of its own that the deployment doesn't tolerate.",
+            "Take the taint off the cluster, or add the toleration to the deployment's template.",
+            LASTS,
         ),
         "ClusterNotReady": (
             W_,
-            "A cluster that would match is refused or not ready.",
+            "A cluster that would match is refused or can't be read.",
             "Look at that cluster's findings.",
         ),
         "SelectorError": (
             E_,
             "A selector fails when it is evaluated, which aborts the allocation.",
             "Guard the field with has(), or select on a field that the devices have.",
+            LASTS,
         ),
         "ReplicaHeld": (
             W_,
@@ -505,6 +539,7 @@ _MODELS = _area(
             W_,
             "The image is built for other devices than those it is placed on.",
             "Use the image made for the devices.",
+            LASTS,
         ),
     },
 )
@@ -534,6 +569,7 @@ _IMPORT = _area(
         ),
         "PinDiffers": (I_, "The bundle and the shipped pin differ.", "Review the difference before changing the pin."),
     },
+    lasts=LASTS,
 )
 
 CODES: dict[str, Code] = {**_MANIFESTS, **_GATE, **_JOIN, **_AUDIT, **_HEALTH, **_RUN, **_MODELS, **_IMPORT}

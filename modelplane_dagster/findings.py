@@ -5,7 +5,7 @@ The table `CODES` is the one place for code, severity, meaning and fix; the docs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ class Finding:
     """`subject` is `cluster/C`, `pool/C/P`, `component/C/KEY`, `deployment/NS/NAME`, `class/NAME`, `KIND/NAME` or `file/PATH`.
 
     `message` says what was expected and what was seen, in one sentence that every channel shows unchanged; `fix` what to do.
+    `lasts` where waiting mends nothing.
     """
 
     code: str
@@ -46,6 +47,7 @@ class Finding:
     message: str
     fix: str
     place: Place | None = None
+    lasts: bool = field(default=False, compare=False)
 
     def as_dict(self) -> dict[str, Any]:
         """The public JSON shape; file, line and column are null where no file is to blame."""
@@ -73,13 +75,22 @@ def finding(
     fix: str | None = None,
     place: Place | None = None,
     severity: Severity | None = None,
+    lasts: bool | None = None,
 ) -> Finding:
-    """A finding of a known code. The severity and the fix come from the table unless given.
+    """A finding of a known code. The severity, the fix and whether it lasts come from the table unless given.
 
     Raises KeyError for a code that isn't in the table.
     """
     row = CODES[code]
-    return Finding(code, severity or Severity(row.severity), subject, message, fix or row.fix, place)
+    return Finding(
+        code,
+        severity or Severity(row.severity),
+        subject,
+        message,
+        fix or row.fix,
+        place,
+        row.lasts if lasts is None else lasts,
+    )
 
 
 def file_subject(path: str) -> str:

@@ -109,18 +109,18 @@ class ObservedCluster:
 
     def problems(self) -> tuple[Finding, ...]:
         """What to do about the parts that couldn't be read, where more than the sentence is known."""
-        parts = (self.control_plane, self.pools, self.components, self.replicas)
-        return tuple(dict.fromkeys(f for p in parts if isinstance(p, Unknown) for f in p.findings))
+        return tuple(dict.fromkeys(f for u in self.unknown() for f in u.findings))
 
     def unread(self) -> tuple[str, ...]:
         """Why each unknown part is unknown; empty when everything was read."""
-        return tuple(dict.fromkeys(p.why for p in self._unknown()))
+        return tuple(dict.fromkeys(p.why for p in self.unknown()))
 
     def coming(self) -> str:
         """What is waited for where nothing failed and something isn't there yet; empty otherwise."""
-        unknown = self._unknown()
+        unknown = self.unknown()
         return unknown[0].why if unknown and all(p.coming for p in unknown) else ""
 
-    def _unknown(self) -> tuple[Unknown, ...]:
+    def unknown(self) -> tuple[Unknown, ...]:
+        """The parts that couldn't be read, or aren't there to be read yet."""
         parts = (self.control_plane, self.pools, self.components, self.replicas)
         return tuple(p for p in parts if isinstance(p, Unknown))

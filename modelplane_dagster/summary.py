@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from modelplane_dagster.actions import cluster_actions, cluster_orphans
 from modelplane_dagster.audit.health import PoolHealth
+from modelplane_dagster.audit.judged import can_judge
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.findings import Finding, Severity
 from modelplane_dagster.gate import refusal_sentence
@@ -15,7 +16,8 @@ from modelplane_dagster.judgement import judge_live
 from modelplane_dagster.known import Known
 
 if TYPE_CHECKING:
-    from modelplane_dagster.actions import Orphan
+    from modelplane_dagster.actions import Action, Orphan
+    from modelplane_dagster.audit.live import LiveCluster
     from modelplane_dagster.cluster_plan import ClusterPlan
     from modelplane_dagster.observed import ObservedCluster
 
@@ -26,7 +28,9 @@ State = Literal["converged", "differs", "pending", "refused", "unknown"]
 class ClusterSummary:
     """`differs`: something would be changed; `pending`: nothing would, and something isn't whole yet; `unknown`: something
     couldn't be read or the manifest is invalid. `why` is one sentence. `health` and `by_pool` (what was found of each pool,
-    a component's findings included) are empty where nothing could be judged. `invalid`: unknown because of its manifests."""
+    a component's findings included) are empty where nothing could be judged. `invalid`: unknown because of its manifests.
+    `at_rest`: leaving `changes` aside, nothing of what is in its way is mended by waiting, and no node of it is still too
+    young to be judged."""
 
     name: str
     state: State
@@ -38,6 +42,7 @@ class ClusterSummary:
     orphans: tuple[Orphan, ...] = ()
     digest: str = ""
     invalid: bool = False
+    at_rest: bool = False
 
     @property
     def settled(self) -> bool:
@@ -75,7 +80,8 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
             digest=plan.digest,
             invalid=state == "unknown",
         )
-    changes = tuple(f"{a.op} {a.subject}: {a.reason}" for a in cluster_actions(plan, observed) if a.op != "none")
+    actions = [a for a in cluster_actions(plan, observed) if a.op != "none"]
+    changes = tuple(f"{a.op} {a.subject}: {a.reason}" for a in actions)
     orphans = cluster_orphans(plan, observed)
     unread = observed.unread()
     absent = isinstance(observed.control_plane, Known) and observed.control_plane.value is None
@@ -91,6 +97,7 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
             findings=observed.problems(),
             orphans=orphans,
             digest=plan.digest,
+            at_rest=_unread_for_good(observed),
         )
     judged = judge_live(plan, observed, grace=grace)
     health, findings = tuple(judged.health.values()), (*observed.problems(), *judged.findings)
@@ -105,7 +112,31 @@ def summarise(plan: ClusterPlan, observed: ObservedCluster, *, grace: float) -> 
         by_pool={h.pool: judged.of_pool(h.pool) for h in health},
         orphans=orphans,
         digest=plan.digest,
+        at_rest=not unread and _all_old(observed.live, grace) and _at_rest(actions, health, findings),
     )
+
+
+def _unread_for_good(observed: ObservedCluster) -> bool:
+    """Each part that isn't known couldn't be read for a reason that lasts, such as a kubeconfig that isn't there."""
+    return all(u.findings and all(f.lasts for f in u.findings) for u in observed.unknown())
+
+
+def _all_old(live: LiveCluster, grace: float) -> bool:
+    """Every node is ready and older than the grace period, so that what is said of it won't pass with its youth."""
+    nodes = live.nodes
+    return isinstance(nodes, Known) and all(can_judge(n.facts, now=live.taken_at, grace=grace) for n in nodes.value)
+
+
+# What follows where somebody must label a pool's nodes, or take a taint off them, and where the pool isn't made yet.
+_FOLLOWS = ("LabelMissing", "StackMissesPool", "DaemonMissing", "PoolPending", "NodesMissing")
+
+
+def _at_rest(actions: list[Action], health: tuple[PoolHealth, ...], findings: tuple[Finding, ...]) -> bool:
+    owned = {f.subject for f in findings if f.lasts and f.code in ("LabelMissing", "StackMissesPool")}
+    owned |= {a.subject for a in actions if a.op == "create"}
+    blocking = [f for f in findings if f.severity is Severity.ERROR or f.code in ("PoolPending", "NodesMissing")]
+    told = all(f.lasts or (f.subject in owned and f.code in _FOLLOWS) for f in blocking)
+    return told and all(h.state != "unknown" for h in health)
 
 
 def _state(

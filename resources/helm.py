@@ -63,7 +63,6 @@ class Release:
     revision: int
     status: str
     chart: str
-    updated: str
     description: str = ""
 
     @property
@@ -175,7 +174,6 @@ class Helm:
             revision=int(answer["version"]),
             status=str(info["status"]),
             chart=f"{chart_meta['name']}-{chart_meta['version']}",
-            updated=str(info["last_deployed"]),
             description=str(info.get("description") or ""),
         )
 
@@ -201,7 +199,6 @@ class Helm:
                 revision=int(row["revision"]),
                 status=str(row["status"]),
                 chart=str(row["chart"]),
-                updated=str(row["updated"]),
                 description=str(row.get("description") or ""),
             )
             for row in answer
@@ -250,7 +247,6 @@ class Helm:
                 revision=int(row["revision"]),
                 status=str(row["status"]),
                 chart=str(row["chart"]),
-                updated=str(row["updated"]),
             )
             for row in answer or ()
         )

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar
 
 import yaml
 
@@ -17,6 +17,9 @@ from modelplane_dagster.errors import ConfigError
 
 Target = Literal["lab", "live"]
 LabKind = Literal["embedded", "kubernetes"]
+_TARGETS: tuple[Target, ...] = ("lab", "live")
+_LAB_KINDS: tuple[LabKind, ...] = ("embedded", "kubernetes")
+_Choice = TypeVar("_Choice", bound=str)
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -86,7 +89,7 @@ def default_home() -> Path:
 def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
     """An empty value counts as unset. Raises ConfigError for a value that isn't one of its setting's."""
     env = {k: v for k, v in (os.environ if environ is None else environ).items() if v}
-    target = _target(env)
+    target = _chosen(env, "MODELPLANE_TARGET", _TARGETS)
     fleet = env.get("MODELPLANE_FLEET")
     folders = tuple(Path(p) for p in fleet.split(os.pathsep) if p) if fleet else (ROOT / "fleet", ROOT / "recipes")
     home = Path(env["MODELPLANE_HOME"]) if "MODELPLANE_HOME" in env else default_home()
@@ -103,7 +106,7 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
         reconcile=env.get("MODELPLANE_RECONCILE") == "1",
         # A node of the lab is whole in a second or two; a real one takes minutes to pull its daemons' images.
         grace=_seconds("MODELPLANE_GRACE", env.get("MODELPLANE_GRACE", "120" if target == "live" else "2")),
-        lab_kind=_lab_kind(env),
+        lab_kind=_chosen(env, "MODELPLANE_LAB", _LAB_KINDS),
     )
 
 
@@ -125,22 +128,14 @@ def _kubeconfigs(env: Mapping[str, str]) -> dict[str, tuple[Path, str]]:
     }
 
 
-def _target(env: Mapping[str, str]) -> Target:
-    value = env.get("MODELPLANE_TARGET", "lab")
-    for known in get_args(Target):
+def _chosen(env: Mapping[str, str], name: str, choices: tuple[_Choice, ...]) -> _Choice:
+    """The first of the choices where the variable isn't set."""
+    value = env.get(name, choices[0])
+    for known in choices:
         if value == known:
             return known
-    msg = f"MODELPLANE_TARGET is {value!r}; it is lab or live."
-    raise ConfigError(msg)
-
-
-def _lab_kind(env: Mapping[str, str]) -> LabKind:
-    value = env.get("MODELPLANE_LAB", "embedded")
-    for known in get_args(LabKind):
-        if value == known:
-            return known
-    msg = f"MODELPLANE_LAB is {value!r}; it is embedded (the default) or kubernetes."
-    raise ConfigError(msg)
+    first, *others = choices
+    raise ConfigError(f"{name} is {value!r}; it is {first} (the default) or {' or '.join(others)}.")
 
 
 def lab_seconds(env: Mapping[str, str]) -> Mapping[str, float]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from modelplane_dagster.audit.expect import expectation
-from modelplane_dagster.audit.instances import Instance, instances
+from modelplane_dagster.audit.instances import Instance, instances, no_room
 from modelplane_dagster.audit.judged import GRACE, can_judge, nodes_by_pool, read_failures
 from modelplane_dagster.audit.live import LiveCluster, LiveNode
 from modelplane_dagster.audit.live_conflicts import second_amd_operator, second_nfd
@@ -59,6 +59,7 @@ def node_requirements(view: ClusterView, pool: PoolView, nodes: Iterable[LiveNod
                 subject,
                 f"No node carries {POOL_LABEL}={pool.name}, and pool {pool.name} should have {pool.count}.",
                 fix=f"kubectl label node NODE {pairs}",
+                lasts=True,
             )
         return
     for key, value in labels.items():
@@ -70,6 +71,7 @@ def node_requirements(view: ClusterView, pool: PoolView, nodes: Iterable[LiveNod
                 subject,
                 f"{listed(lacking)} of pool {pool.name} should carry the label {key}={value}.",
                 fix=f"kubectl label node {' '.join(lacking)} {key}={value}{' --overwrite' if other else ''}",
+                lasts=True,
             )
     for taint in pool.taints:
         lacking = [n.name for n in facts if not _carries(n, taint)]
@@ -112,13 +114,8 @@ def _room(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFac
         if instance.daemon or instance.workload.reach is not None:
             continue
         if not any(may_run(instance.placement, n) for n in nodes):
-            code = "HookHasNoRoom" if instance.workload.kind == "Job" else "NoRoomForControllers"
-            yield finding(
-                code,
-                f"component/{view.name}/{instance.component.key}",
-                f"{instance.workload.kind} {instance.name} finds no node where it may run: on {free[0].name} "
-                f"{why_not(instance.placement, free[0])}.",
-            )
+            why = f"on {free[0].name} {why_not(instance.placement, free[0])}"
+            yield no_room(view, instance, f"finds no node where it may run: {why}")
 
 
 def _kept_out(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[NodeFacts, ...]) -> Iterator[Finding]:
@@ -145,4 +142,5 @@ def _kept_out(view: ClusterView, planned: tuple[Instance, ...], nodes: tuple[Nod
             f"pool/{view.name}/{pool}",
             f"The taint {taint} on {listed(names)} of pool {pool} keeps out {listed(sorted(daemons_out))}.",
             fix=f"kubectl taint node {' '.join(names)} {taint}-",
+            lasts=True,
         )

@@ -9,9 +9,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from modelplane_dagster.cluster import ClusterView
 from modelplane_dagster.components.effective import placed
 from modelplane_dagster.components.identity import remembered
 from modelplane_dagster.components.types import Component, DeclaredWorkload, JoinedComponent
+from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.kube.objects import PodPlacement, Term, Toleration
 
 CR = "{cr}"
@@ -53,6 +55,15 @@ def instances_of(joined: JoinedComponent) -> tuple[Instance, ...]:
     return tuple(
         Instance(joined.component, p.workload, p.name, p.namespace, shared_placement(p.placement))
         for p in placed(joined)
+    )
+
+
+def no_room(view: ClusterView, instance: Instance, why: str) -> Finding:
+    """A controller that must run somewhere, or a chart's hook, and `why` says what it doesn't find."""
+    return finding(
+        "HookHasNoRoom" if instance.workload.kind == "Job" else "NoRoomForControllers",
+        f"component/{view.name}/{instance.component.key}",
+        f"{instance.workload.kind} {instance.name} {why}.",
     )
 
 

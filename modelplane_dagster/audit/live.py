@@ -27,16 +27,15 @@ NOT_READ = Unknown("it wasn't read")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner reference. `controller` marks the one that manages the object."""
+    """An owner reference."""
 
     kind: str
     name: str
     uid: str
-    controller: bool = False
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Owner:
-        return cls(str(raw["kind"]), str(raw["name"]), str(raw["uid"]), bool(raw.get("controller")))
+        return cls(str(raw["kind"]), str(raw["name"]), str(raw["uid"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +44,11 @@ class LiveNode:
 
     facts: NodeFacts
     capacity: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-    architecture: str = ""
-    kubelet: str = ""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> LiveNode:
         meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
-        info = status.get("nodeInfo") or {}
         facts = NodeFacts(
             name=str(meta["name"]),
             labels=_texts(meta.get("labels")),
@@ -63,12 +59,7 @@ class LiveNode:
             created=_seconds(meta.get("creationTimestamp")),
             allocatable=_texts(status.get("allocatable")),
         )
-        return cls(
-            facts,
-            _texts(status.get("capacity")),
-            str(info.get("architecture") or ""),
-            str(info.get("kubeletVersion") or ""),
-        )
+        return cls(facts, _texts(status.get("capacity")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

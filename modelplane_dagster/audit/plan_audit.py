@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from modelplane_dagster.audit.conflicts import conflicts
 from modelplane_dagster.audit.cpu_room import planned_room
 from modelplane_dagster.audit.expect import Expectation, expectation, place_name
-from modelplane_dagster.audit.instances import Instance, has_resource, instances
+from modelplane_dagster.audit.instances import Instance, has_resource, instances, no_room
 from modelplane_dagster.audit.planned_nodes import planned_nodes
 from modelplane_dagster.audit.planned_reach import Reached, grouped, reached
 from modelplane_dagster.audit.tolerations import keyless, listed, opening, spell
@@ -160,10 +160,4 @@ def _room_findings(view: ClusterView, there: Iterable[Reached], nodes: tuple[Nod
         if one.nodes or one.expected is not None or instance.daemon:
             continue
         reasons = [why_not(instance.placement, n) or "" for n in nodes if not n.pool]
-        code = "HookHasNoRoom" if instance.workload.kind == "Job" else "NoRoomForControllers"
-        yield finding(
-            code,
-            f"component/{view.name}/{instance.component.key}",
-            f"{instance.workload.kind} {instance.name} finds no node of the plan where it may run: "
-            f"on the system pool {reasons[0]}.",
-        )
+        yield no_room(view, instance, f"finds no node of the plan where it may run: on the system pool {reasons[0]}")

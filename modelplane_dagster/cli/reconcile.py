@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from assets.passes import Outcome
     from resources.settings import Settings
 
+STUCK = "It ends before its time: what is left needs somebody, and waiting changes nothing of it."
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
@@ -42,7 +43,8 @@ def seconds(text: str) -> float:
 @click.option("--timeout", default="10m", show_default=True, help="How long to go on: 90s, 10m, 1h.")
 @format_option
 def command(paths: tuple[Path, ...], timeout: str, form: str) -> int:
-    """Make the fleet as its manifests say. Refused or broken clusters don't hold up the others."""
+    """Make the fleet as its manifests say. Refused or broken clusters don't hold up the others. It ends before the time
+    is over where waiting mends nothing of what is left."""
     settings = from_environment()
     limit = seconds(timeout)
     fleet = load_fleet(fleet_paths(paths, settings))
@@ -75,6 +77,8 @@ def command(paths: tuple[Path, ...], timeout: str, form: str) -> int:
             out.print()
             out.print(f"failed: {failure}", style="red", markup=False, overflow="fold")
         out.print()
+        if outcome.stuck:
+            out.print(f"{STUCK}\n")
         out.print(sentence(outcome))
     return status(outcome, invalid=has_errors(fleet.findings))
 
@@ -108,6 +112,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
     look = outcome.look
     return {
         "verdict": outcome.verdict,
+        "stuck": outcome.stuck,
         "passes": outcome.passes,
         "seconds": round(outcome.seconds, 3),
         "clusters": [look.clusters[name].as_dict() for name in sorted(look.clusters)],

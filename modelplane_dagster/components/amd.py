@@ -208,5 +208,5 @@ AMD_GPU_OPERATOR = Component(
     device_classes=("gpu.amd.com",),
     crds=(DEVICE_CONFIG,),
     takes_along="its hooks delete every DeviceConfig in every namespace, and the CRDs deviceconfigs and remediationworkflowstatuses",
-    note="The DeviceConfigs are ours, one a pool; deleting one removes that pool's daemons.",
+    # The DeviceConfigs are ours, one a pool; deleting one removes that pool's daemons.
 )

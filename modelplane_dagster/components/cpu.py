@@ -75,5 +75,5 @@ DRA_DRIVER_CPU = Component(
         ),
     ),
     device_classes=("dra.cpu",),
-    note="A change of mode takes a prune first: claims of one mode don't survive in the other.",
+    # A change of mode takes a prune first: claims of one mode don't survive in the other.
 )

@@ -104,7 +104,7 @@ AWS_DRANET = Component(
         ),
     ),
     device_classes=("efa.networking.k8s.aws",),
-    note="It serves the driver dra.net, which EKS declares external: no class claims it without the fabric.",
+    # It serves the driver dra.net, which EKS declares external: no class claims it without the fabric.
 )
 
 NIC_CLUSTER_POLICY = CustomResource("mellanox.com/v1alpha1", "NicClusterPolicy", "nicclusterpolicies", namespaced=False)

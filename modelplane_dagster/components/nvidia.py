@@ -153,7 +153,7 @@ CRITICAL_PODS_QUOTA = Component(
     namespace=DRIVER_NAMESPACE,
     drivers=TAGS,
     manifests=Same(namespace_objects(DRIVER_NAMESPACE, (dra_driver("/"),))),
-    note="The DRA driver's namespace, and room there for its system-node-critical pods.",
+    # The DRA driver's namespace, and room there for its system-node-critical pods.
 )
 
 
@@ -235,7 +235,7 @@ def _operands() -> tuple[DeclaredWorkload, ...]:
         replace(
             _operand("nvidia-device-plugin-mps-control-daemon", "device-plugin", "devicePlugin.enabled"),
             node_selector=Knob(fixed={"nvidia.com/gpu.deploy.device-plugin": "true", **mps}),
-            reach=Reach("where", "the node shares its GPU by MPS", mps),
+            reach=Reach("where", mps),
         ),
         _operand("gpu-feature-discovery", "gpu-feature-discovery", "gfd.enabled"),
         replace(_operand("nvidia-dcgm", "dcgm", "dcgm.enabled", on=False), ports={"dcgm": 5555}),
@@ -245,7 +245,7 @@ def _operands() -> tuple[DeclaredWorkload, ...]:
         ),
         replace(
             _operand("nvidia-mig-manager", "mig-manager", "migManager.enabled"),
-            reach=Reach("where", "the GPU is MIG-capable", {"nvidia.com/mig.capable": "true"}),
+            reach=Reach("where", {"nvidia.com/mig.capable": "true"}),
         ),
         _operand("nvidia-operator-validator", "operator-validator", ""),
         replace(
@@ -335,5 +335,5 @@ def gpu_operator(parts: OperatorParts, *, after: tuple[str, ...] = ()) -> Compon
             CustomResource("nvidia.com/v1", "ClusterPolicy", "clusterpolicies", namespaced=False),
             CustomResource("nvidia.com/v1alpha1", "NVIDIADriver", "nvidiadrivers", namespaced=False),
         ),
-        note="Its upgrade hook applies the CRDs. A ready release proves nothing of the daemons that it makes.",
+        # Its upgrade hook applies the CRDs. A ready release proves nothing of the daemons that it makes.
     )

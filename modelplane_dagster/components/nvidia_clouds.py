@@ -66,7 +66,7 @@ def _nvsentinel_workloads() -> tuple[DeclaredWorkload, ...]:
 
     def dcgm(version: str) -> DeclaredWorkload:
         label = {f"{_LABEL}/dcgm.version": version}
-        reach = Reach("where", f"the node's DCGM is {version}", label)
+        reach = Reach("where", label)
         name = f"gpu-health-monitor-dcgm-{version}"
         monitor = _monitor(name, "gpu-health-monitor", {**DRIVER_INSTALLED, **label}, reach)
         return replace(monitor, enabled=health, cpu_request="100m")
@@ -90,7 +90,7 @@ def _nvsentinel_workloads() -> tuple[DeclaredWorkload, ...]:
         dcgm("3.x"),
         dcgm("4.x"),
         syslog("regular", "false", Reach("only")),
-        syslog("kata", "true", Reach("where", "the node runs Kata containers", {kata: "true"})),
+        syslog("kata", "true", Reach("where", {kata: "true"})),
         # On the host's network, where its port is the node's own.
         replace(
             _monitor("metadata-collector", "metadata-collector", {PRESENT: "true", **DRIVER_INSTALLED}, Reach("only")),

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from modelplane_dagster.cluster import ExternalDriver
-from modelplane_dagster.components.checks import published_twice
 from modelplane_dagster.components.lists import externals
 from modelplane_dagster.components.types import Component
-from modelplane_dagster.findings import Finding, finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +33,3 @@ def supported(
     for item in external:
         rows[item.driver] = Support(external="the platform team runs it")
     return dict(sorted(rows.items()))
-
-
-def support_findings(source: str, components: Iterable[Component]) -> tuple[Finding, ...]:
-    """`PublishedTwice` for each driver that two components of a source's list publish."""
-    return tuple(finding("PublishedTwice", f"source/{source}", m) for m in published_twice(components))

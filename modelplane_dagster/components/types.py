@@ -69,10 +69,9 @@ class CustomResource:
 class Reach:
     """Which nodes a node-level workload must run on. `only`: those of the pools that claim one of its drivers (or that
     the component's `when` names), and no other node; `at least`: those and maybe others; `where`: those among them for
-    which `condition` holds (in words; `labels` are what marks them); `all`: every node."""
+    which a condition holds, by the `labels` that mark them; `all`: every node."""
 
     kind: ReachKind
-    condition: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -168,7 +167,6 @@ class Component:
     crds: tuple[CustomResource, ...] = ()
     crds_need_apply: bool = False
     takes_along: str = ""
-    note: str = ""
 
     @property
     def published(self) -> frozenset[str]:

@@ -53,12 +53,6 @@ def is_quantity(text: str | float) -> bool:
     return True
 
 
-def compare_quantities(left: str | float, right: str | float) -> int:
-    """-1, 0 or 1 by value: "1Gi" equals "1024Mi"."""
-    one, other = parse_quantity(left), parse_quantity(right)
-    return (one > other) - (one < other)
-
-
 def canonical(text: str | float) -> str:
     """The form that the API server prints: the largest suffix that needs no fraction ("1.5Gi" becomes "1536Mi")."""
     value, form = _parse(_as_text(text))

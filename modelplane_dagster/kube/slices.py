@@ -223,30 +223,3 @@ def _pool(slices: list[Slice]) -> DevicePool:
             (twice if device.name in seen else seen).add(device.name)
     ordered = tuple(sorted(slices, key=lambda s: s.name))
     return DevicePool(first.driver, first.pool, first.generation, ordered, first.pool_slices, tuple(sorted(twice)))
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDevices:
-    """What one pool offers one node; a slice that reaches the node without a device gives an empty tuple."""
-
-    pool: DevicePool
-    devices: tuple[PublishedDevice, ...]
-
-
-def devices_by_node(pools: Iterable[DevicePool], nodes: Iterable[NodeFacts]) -> dict[str, tuple[NodeDevices, ...]]:
-    """For each node by name what reaches it, pool by pool; empty where no slice does.
-
-    A slice for one named node is looked up, so a cluster where every node publishes its own costs no product of the two.
-    """
-    known = {node.name: node for node in nodes}
-    found: dict[str, list[NodeDevices]] = {name: [] for name in known}
-    for pool in pools:
-        mine: dict[str, list[PublishedDevice]] = {}
-        for one in pool.slices:
-            named = () if one.per_device else (one.reach.node_name,)
-            for name in named if named and named[0] else known:
-                if name in known and slice_reach(one, known[name]):
-                    mine.setdefault(name, []).extend(_reached(one, known[name]))
-        for name, devices in mine.items():
-            found[name].append(NodeDevices(pool, tuple(devices)))
-    return {name: tuple(offers) for name, offers in found.items()}

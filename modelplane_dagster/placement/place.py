@@ -17,8 +17,6 @@ from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.cpu import MAX_DEVICES_PER_CLAIM
 from modelplane_dagster.findings import Finding, Place, finding, ordered
 from modelplane_dagster.kube.cel import SelectorEvaluationError
-from modelplane_dagster.kube.objects import Toleration
-from modelplane_dagster.kube.scheduling import untolerated
 from modelplane_dagster.placement.facts import (
     ClusterOffer,
     EnginePlacement,
@@ -29,6 +27,7 @@ from modelplane_dagster.placement.facts import (
 )
 from modelplane_dagster.placement.images import image_findings
 from modelplane_dagster.placement.match import Match, claim_requests, match_pool, satisfies
+from modelplane_dagster.placement.unplaced import DRAINS, Shortfall, keeping_out, reasons
 
 if TYPE_CHECKING:
     from modelplane_dagster.manifests.classes import Device
@@ -147,13 +146,13 @@ class _Placer:
         replicas: list[ReplicaPlacement] = []
         own: Counter[str] = Counter()
         for offer, pools in self.running.get(key, ()):
-            if len(replicas) < deployment.spec.replicas and _tolerated(deployment, offer, "NoExecute"):
+            if len(replicas) < deployment.spec.replicas and not keeping_out(deployment, offer.view, DRAINS):
                 kept = search.stay(offer, pools, self.room(offer)) or search.fit(offer, self.room(offer))
                 if kept is not None:
                     own[offer.view.name] += 1
                     replicas.append(self._settle(offer, kept))
-        for cluster, why in self._holding(key, search):
-            search.hold(cluster, why)
+        for cluster, why, lasts in self._holding(key, search):
+            search.hold(cluster, why, lasts=lasts)
         # A cluster's rank changes only when it is given a replica, so the heap holds the order of the rest.
         queue = [self._rank(o, own) for o in self.offers if search.admits(o)]
         heapq.heapify(queue)
@@ -175,16 +174,17 @@ class _Placer:
         there is room elsewhere."""
         there = dict.fromkeys(o.view.name for o, _ in self.running.get(key, ()))
         offers = [self.offers[self.index[name]] for name in there]
-        return tuple(o.view.name for o in offers if o.admitted and not _tolerated(deployment, o, "NoExecute"))
+        return tuple(o.view.name for o in offers if o.admitted and keeping_out(deployment, o.view, DRAINS))
 
-    def _holding(self, key: tuple[str, str], search: _Search) -> Iterator[tuple[str, str]]:
-        """Clusters that hold a replica or may hold one, each with the reason that it isn't placed like the others."""
+    def _holding(self, key: tuple[str, str], search: _Search) -> Iterator[tuple[str, str, bool]]:
+        """Clusters that hold a replica or may hold one, each with the reason that it isn't placed like the others, and
+        whether that lasts: manifests are mended by an edit, an API may answer again."""
         for replica in self.held:
             if (replica.namespace, replica.deployment) == key:
-                yield replica.cluster, "its manifests are unknown"
+                yield replica.cluster, "its manifests are unknown", True
         for offer in self.offers:
             if offer.could_hold(key) and search.could_run(offer):
-                yield offer.view.name, f"whether a replica runs there can't be read: {offer.unread}"
+                yield offer.view.name, f"whether a replica runs there can't be read: {offer.unread}", False
 
     def _rank(self, offer: ClusterOffer, own: Counter[str]) -> tuple[int, int, int]:
         """Fewest own replicas, most free nodes, name; the offers stand in order of their names."""
@@ -212,15 +212,6 @@ def _selected(labels: Mapping[str, str], offer: ClusterOffer) -> bool:
     return not labels or all(offer.view.labels.get(k) == v for k, v in labels.items())
 
 
-def _tolerated(deployment: ModelDeployment, offer: ClusterOffer, *effects: str) -> bool:
-    """The cluster's own taints against the deployment's tolerations: NoSchedule keeps new replicas away, NoExecute drains."""
-    if not offer.view.taints:
-        return True
-    rows = deployment.spec.template.spec.tolerations
-    tolerations = tuple(Toleration(t.key or "", t.operator, t.value or "", t.effect or "") for t in rows)
-    return not untolerated(tolerations, offer.view.taints, effects or ("NoSchedule", "NoExecute"))
-
-
 class _Search:
     """One deployment's search: what its selectors say of each shape of class is worked out once."""
 
@@ -246,15 +237,15 @@ class _Search:
         if not self.selects(offer):
             return False
         self.selected += 1
-        return offer.admitted and not offer.unread and _tolerated(self.deployment, offer)
+        return offer.admitted and not offer.unread and not keeping_out(self.deployment, offer.view)
 
     def could_run(self, offer: ClusterOffer) -> bool:
         """A replica may have been placed there: its selectors and tolerations admit the cluster, room left aside."""
-        return self.selects(offer) and _tolerated(self.deployment, offer, "NoExecute") and self._could(offer)
+        return self.selects(offer) and not keeping_out(self.deployment, offer.view, DRAINS) and self._could(offer)
 
-    def hold(self, cluster: str, why: str) -> None:
+    def hold(self, cluster: str, why: str, *, lasts: bool) -> None:
         text = f"A replica of {self.name} on cluster {cluster} counts and is left as it is: {why}."
-        self.held.append(finding("ReplicaHeld", self.subject, text.replace("..", "."), place=self._at()))
+        self.held.append(finding("ReplicaHeld", self.subject, text.replace("..", "."), place=self._at(), lasts=lasts))
 
     def stay(self, offer: ClusterOffer, pools: Mapping[str, str], room: Room) -> tuple[ReplicaPlacement, Room] | None:
         """The replica on the very pools that it runs on, whether or not their nodes are ready now; None where a pool is
@@ -412,28 +403,27 @@ class _Search:
             return Placement(self.namespace, self.name, "unplaced", replicas, ordered([*self.held, *notes]))
         if self.refusals and not self.matched:
             return Placement(self.namespace, self.name, "refused", replicas, ordered([*self.refusals.values(), *notes]))
-        why = self._why(len(replicas), offers)
-        return Placement(
-            self.namespace, self.name, "unplaced", replicas, ordered([*self.refusals.values(), *self.held, why, *notes])
-        )
+        why = self._reasons(len(replicas), offers)
+        found = ordered([*self.refusals.values(), *self.held, *why, *notes])
+        return Placement(self.namespace, self.name, "unplaced", replicas, found)
 
-    def _why(self, placed: int, offers: Sequence[ClusterOffer]) -> Finding:
-        wanted = self.deployment.spec.replicas
-        told = f"{placed} of {wanted} replicas of {self.name} are placed"
-        labels = self.deployment.spec.template.spec.cluster_selector.match_labels
-        if not self.selected:
-            words = ", ".join(f"{k}={v}" for k, v in sorted(labels.items())) or "none"
-            return finding(
-                "NoClusterMatches", self.subject, f"{told}: no cluster has the labels {words}.", place=self._at()
+    def _reasons(self, placed: int, offers: Sequence[ClusterOffer]) -> tuple[Finding, ...]:
+        could = [o for o in offers if self.selects(o) and self._could(o)]
+        admitted = [o for o in could if o.admitted]
+        read = [o for o in admitted if not o.unread]
+        tainted = {o.view.name: keeping_out(self.deployment, o.view) for o in read}
+        return reasons(
+            Shortfall(
+                name=self.name,
+                subject=self.subject,
+                placed=placed,
+                wanted=self.deployment.spec.replicas,
+                labels=self.deployment.spec.template.spec.cluster_selector.match_labels,
+                selected=self.selected > 0,
+                open=any(not taints for taints in tainted.values()),
+                tainted={name: taints for name, taints in tainted.items() if taints},
+                refused=tuple(o.view.name for o in could if not o.admitted),
+                unread=tuple(o.view.name for o in admitted if o.unread),
+                at=self._at(),
             )
-        if self.matched:
-            return finding(
-                "NoNodesFree", self.subject, f"{told}: the pools that match have no node free.", place=self._at()
-            )
-        shut = [o.view.name for o in offers if not o.admitted]
-        if shut:
-            text = f"{told}: no pool of an admitted cluster matches; {', '.join(shut[:5])} {'is' if len(shut) == 1 else 'are'} refused."
-            return finding("ClusterNotReady", self.subject, text, place=self._at())
-        return finding(
-            "NoPoolMatches", self.subject, f"{told}: no pool satisfies its device requests.", place=self._at()
         )

@@ -7,8 +7,8 @@ stands, with the ids of the network and the firewall added.
 from __future__ import annotations
 
 from modelplane_dagster import drivers
-from modelplane_dagster.cluster import ClusterView, PoolView, Role
-from modelplane_dagster.findings import Finding, finding
+from modelplane_dagster.cluster import ClusterView, PoolView
+from modelplane_dagster.findings import Finding
 from modelplane_dagster.sources.record import (
     OWNER,
     SYSTEM_POOL,
@@ -18,9 +18,10 @@ from modelplane_dagster.sources.record import (
     SystemPool,
     bounds,
     common_checks,
+    mismatch,
     own_name,
     seed,
-    subject,
+    wrong_role,
 )
 
 _SYSTEM = SystemPool(machine="g4p.kube.small", minimum=2, maximum=2)
@@ -101,22 +102,14 @@ def pool_request(view: ClusterView, pool: PoolView) -> Request:
 
 def check_pool(view: ClusterView, pool: PoolView) -> tuple[Finding, ...]:
     """Beside the common checks: a size of the other role, and one that isn't a Kubernetes size."""
-    found = list(common_checks(RECORD, view, pool))
+    found = [*common_checks(RECORD, view, pool), *wrong_role(view, pool, "size", gpu=GPU_FAMILIES, cpu=CPU_FAMILIES)]
     size = str(pool.machine.get("size", ""))
-    if pool.role is Role.GPU and size.startswith(CPU_FAMILIES):
-        found.append(_mismatch(view, pool, f"claims a GPU driver, and the size {size} has no GPU"))
-    if pool.role is not Role.GPU and size.startswith(GPU_FAMILIES):
-        found.append(_mismatch(view, pool, f"claims no GPU driver, and the size {size} has GPUs"))
     if size.startswith(GPU_FAMILIES + CPU_FAMILIES) and ".kube." not in size:
-        found.append(_mismatch(view, pool, f"names the size {size}, and clusters take the `.kube.` variants alone"))
+        found.append(mismatch(view, pool, f"names the size {size}, and clusters take the `.kube.` variants alone"))
     return tuple(found)
 
 
 pool_name = own_name
-
-
-def _mismatch(view: ClusterView, pool: PoolView, why: str) -> Finding:
-    return finding("InstanceMismatch", subject(view, pool), f"Pool {pool.name} {why}.")
 
 
 SOURCE = SourceModule(

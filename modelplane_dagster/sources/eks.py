@@ -14,6 +14,7 @@ from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import (
+    EFFECT_WORDS,
     SYSTEM_POOL,
     Request,
     SourceModule,
@@ -29,7 +30,7 @@ from modelplane_dagster.sources.record import (
     tags,
 )
 
-SYSTEM = SystemPool(machine="m6i.xlarge", minimum=1, maximum=2, inline=False)
+SYSTEM = SystemPool(machine="m6i.xlarge", minimum=1, maximum=2)
 
 RECORD = SourceRecord(
     name="EKS",
@@ -42,12 +43,10 @@ RECORD = SourceRecord(
     has_capacity_blocks=True,
     wakes_from_zero=False,
     server_autoscaler=False,
-    cluster_name_limit=100,
 )
 
 STANDARD_IMAGE = "AL2023_x86_64_STANDARD"
 NVIDIA_IMAGE = "AL2023_x86_64_NVIDIA"
-EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
 
 EFA_CARDS = {"p5.48xlarge": 32, "p5e.48xlarge": 32, "p5en.48xlarge": 16, "p4d.24xlarge": 4, "p4de.24xlarge": 4}
 """Network cards by instance type; a type that isn't here has one."""
@@ -126,7 +125,7 @@ def _card(index: int) -> dict[str, Any]:
 
 
 def _taint(taint: Taint) -> dict[str, str]:
-    return {"key": taint.key, "value": taint.value, "effect": EFFECTS[taint.effect]}
+    return {"key": taint.key, "value": taint.value, "effect": EFFECT_WORDS[taint.effect]}
 
 
 def check_pool(view: ClusterView, pool: PoolView) -> tuple[Finding, ...]:

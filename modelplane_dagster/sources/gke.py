@@ -15,6 +15,7 @@ from modelplane_dagster.drivers import POOL_LABEL
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import (
+    EFFECT_WORDS,
     SYSTEM_POOL,
     Request,
     SourceModule,
@@ -48,7 +49,6 @@ RECORD = SourceRecord(
 
 DRA_LABEL = "cloud.google.com/gke-nvidia-gpu-dra-driver"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-EFFECTS = {"NoSchedule": "NO_SCHEDULE", "NoExecute": "NO_EXECUTE", "PreferNoSchedule": "PREFER_NO_SCHEDULE"}
 DEFAULT_DISK_GB = 100
 
 
@@ -116,7 +116,7 @@ def _autoscaling(low: int, high: int) -> dict[str, Any]:
 
 
 def _taint(taint: Taint) -> dict[str, str]:
-    return {"key": taint.key, "value": taint.value, "effect": EFFECTS[taint.effect]}
+    return {"key": taint.key, "value": taint.value, "effect": EFFECT_WORDS[taint.effect]}
 
 
 def check_pool(view: ClusterView, pool: PoolView) -> tuple[Finding, ...]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from modelplane_dagster import drivers
-from modelplane_dagster.cluster import ClusterView, PoolView, Role
+from modelplane_dagster.cluster import ClusterView, PoolView
 from modelplane_dagster.findings import Finding, finding
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import (
+    EFFECT_WORDS,
     SYSTEM_POOL,
     Request,
     SourceModule,
@@ -25,9 +26,10 @@ from modelplane_dagster.sources.record import (
     own_name,
     subject,
     tags,
+    wrong_role,
 )
 
-_SYSTEM = SystemPool(machine="cpu-d3/4vcpu-16gb", minimum=1, maximum=2, inline=False)
+_SYSTEM = SystemPool(machine="cpu-d3/4vcpu-16gb", minimum=1, maximum=2)
 
 RECORD = SourceRecord(
     name="Nebius",
@@ -44,7 +46,6 @@ RECORD = SourceRecord(
 _DISK_GB = 100
 _DRIVERS_PRESET = "cuda13.0"
 
-EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
 """Kubernetes' words to the API's. The node group's taint enum knows no other."""
 
 
@@ -106,12 +107,7 @@ def pool_request(view: ClusterView, pool: PoolView) -> Request:
 
 def check_pool(view: ClusterView, pool: PoolView) -> tuple[Finding, ...]:
     """Beside the common checks: a platform of the other role, and InfiniBand without the fabric's identifier."""
-    found = list(common_checks(RECORD, view, pool))
-    platform = str(pool.machine.get("platform", ""))
-    if pool.role is Role.GPU and platform.startswith("cpu-"):
-        found.append(_mismatch(view, pool, f"claims a GPU driver, and the platform {platform} has no GPU"))
-    if pool.role is not Role.GPU and platform.startswith("gpu-"):
-        found.append(_mismatch(view, pool, f"claims no GPU driver, and the platform {platform} has GPUs"))
+    found = [*common_checks(RECORD, view, pool), *wrong_role(view, pool, "platform", gpu=("gpu-",), cpu=("cpu-",))]
     if pool.fabric == "InfiniBand" and not pool.infiniband:
         found.append(
             finding(
@@ -152,11 +148,7 @@ def _size(pool: PoolView) -> dict[str, Any]:
 
 
 def _taint(taint: Taint) -> dict[str, str]:
-    return {"key": taint.key, "value": taint.value, "effect": EFFECTS[taint.effect]}
-
-
-def _mismatch(view: ClusterView, pool: PoolView, why: str) -> Finding:
-    return finding("InstanceMismatch", subject(view, pool), f"Pool {pool.name} {why}.")
+    return {"key": taint.key, "value": taint.value, "effect": EFFECT_WORDS[taint.effect]}
 
 
 SOURCE = SourceModule(

@@ -25,17 +25,20 @@ SYSTEM_POOL = "system"
 
 Request = dict[str, Any]
 
+EFFECT_WORDS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+"""A taint's effect as EKS, GKE and Nebius write it."""
+EFFECTS = {word: effect for effect, word in EFFECT_WORDS.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPool:
     """The machines of the system pool. `minimum` equals `maximum` where the source doesn't scale it; `disk_gb` is None
-    where the machine decides; `inline` says that it is part of the control plane's request."""
+    where the machine decides."""
 
     machine: str
     minimum: int
     maximum: int
     disk_gb: int | None = None
-    inline: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,8 @@ class SourceRecord:
     `min_nodes` is the smallest pool. `wakes_from_zero` is False where a pool at zero never wakes for a DRA claim.
     `server_autoscaler` is True where the cloud itself acts on a pool's bounds. `nodes_follow_labels` is False where
     existing nodes keep their labels and taints after the pool's change. `driver_image` says how the nodes' GPU driver
-    comes. `pool_name_pattern` is what the cloud accepts for a pool's name, empty where the name is free."""
+    comes. `pool_name_pattern` is what the cloud accepts for a pool's name, empty where the name is free. No name of the API
+    is longer than 63 characters, so a limit speaks where the cloud's is lower."""
 
     name: Source
     default_version: str
@@ -125,6 +129,31 @@ def common_checks(record: SourceRecord, view: ClusterView, pool: PoolView) -> tu
         _capacity_block(record, view, pool),
     )
     return tuple(f for f in found if f is not None)
+
+
+def check_cluster(record: SourceRecord, view: ClusterView) -> tuple[Finding, ...]:
+    """What the cloud can't do of the cluster itself: a name that is too long for it."""
+    if len(view.name) <= record.cluster_name_limit:
+        return ()
+    text = f"Cluster name {view.name} has {len(view.name)} characters, and {record.name} takes {record.cluster_name_limit}."
+    return (finding("InvalidName", f"cluster/{view.name}", text),)
+
+
+def wrong_role(
+    view: ClusterView, pool: PoolView, kind: str, *, gpu: tuple[str, ...], cpu: tuple[str, ...]
+) -> list[Finding]:
+    """A machine of the other role. `kind` is the machine's field that names it, such as `plan`; `gpu` and `cpu` are how
+    the names of machines with GPUs and without begin."""
+    name = str(pool.machine.get(kind, ""))
+    if pool.role is Role.GPU and name.startswith(cpu):
+        return [mismatch(view, pool, f"claims a GPU driver, and the {kind} {name} has no GPU")]
+    if pool.role is not Role.GPU and name.startswith(gpu):
+        return [mismatch(view, pool, f"claims no GPU driver, and the {kind} {name} has GPUs")]
+    return []
+
+
+def mismatch(view: ClusterView, pool: PoolView, why: str) -> Finding:
+    return finding("InstanceMismatch", subject(view, pool), f"Pool {pool.name} {why}.")
 
 
 def subject(view: ClusterView, pool: PoolView) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from modelplane_dagster import drivers
-from modelplane_dagster.cluster import ClusterView, PoolView, Role
-from modelplane_dagster.findings import Finding, finding
+from modelplane_dagster.cluster import ClusterView, PoolView
+from modelplane_dagster.findings import Finding
 from modelplane_dagster.sources.record import (
     OWNER,
     SYSTEM_POOL,
@@ -22,7 +22,7 @@ from modelplane_dagster.sources.record import (
     nvidia,
     own_name,
     seed,
-    subject,
+    wrong_role,
 )
 
 _SYSTEM = SystemPool(machine="vc2-6c-16gb", minimum=1, maximum=2)
@@ -86,13 +86,8 @@ def pool_request(view: ClusterView, pool: PoolView) -> Request:
 
 def check_pool(view: ClusterView, pool: PoolView) -> tuple[Finding, ...]:
     """Beside the common checks: a plan of the other role (the families `vcg-` carry GPUs)."""
-    found = list(common_checks(RECORD, view, pool))
-    plan = str(pool.machine.get("plan", ""))
-    if pool.role is Role.GPU and plan.startswith(("vc2-", "vhf-", "vhp-", "vdc-")):
-        found.append(_mismatch(view, pool, f"claims a GPU driver, and the plan {plan} has no GPU"))
-    if pool.role is not Role.GPU and plan.startswith("vcg-"):
-        found.append(_mismatch(view, pool, f"claims no GPU driver, and the plan {plan} has GPUs"))
-    return tuple(found)
+    other = wrong_role(view, pool, "plan", gpu=("vcg-",), cpu=("vc2-", "vhf-", "vhp-", "vdc-"))
+    return (*common_checks(RECORD, view, pool), *other)
 
 
 pool_name = own_name
@@ -103,10 +98,6 @@ def _size(pool: PoolView) -> dict[str, Any]:
         return {"auto_scaler": False}
     low, high = bounds(pool)
     return {"auto_scaler": True, "min_nodes": low, "max_nodes": high}
-
-
-def _mismatch(view: ClusterView, pool: PoolView, why: str) -> Finding:
-    return finding("InstanceMismatch", subject(view, pool), f"Pool {pool.name} {why}.")
 
 
 SOURCE = SourceModule(

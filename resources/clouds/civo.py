@@ -7,32 +7,33 @@ pools: bounds are for the autoscaler inside the cluster, and an autoscaled pool'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import yaml
 
+from modelplane_dagster import errors
 from modelplane_dagster.drivers import POOL_LABEL
-from modelplane_dagster.errors import (
-    CloudCapacityError,
-    CloudCredentialsError,
-    CloudError,
-    CloudInvalidError,
-    CloudNameTakenError,
-    CloudQuotaError,
-    CloudRetryableError,
-    NotReadyError,
-)
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.civo import owned_name
 from modelplane_dagster.sources.record import SYSTEM_POOL
-from resources.clouds.drift import demand_account, labels_to_set, standing, taints_to_add
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status, version_key
-from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
+from resources.clouds.drift import labels_to_set, standing, taints_to_add
+from resources.clouds.rest import Dialect, Json, KeyedCloud, NotThereError, Reply, about, by_status, newest_first
+from resources.clouds.seam import (
+    CloudCluster,
+    CloudPool,
+    ClusterRef,
+    ClusterState,
+    InstanceType,
+    PoolState,
+    Progress,
+    asked_for,
+    end_of,
+    not_there,
+    not_usable,
+)
 
-ENDPOINT = "https://api.civo.com"
 _CLUSTERS = "/v2/kubernetes/clusters"
 _PAGE = 100
 
@@ -46,50 +47,46 @@ _CLUSTER_STATES: Mapping[str, ClusterState] = {
     "FAILED": "failed",
 }
 _USABLE = frozenset({"ACTIVE", "UPGRADING", "SCALING"})
-_ERRORS: Mapping[str, type[CloudError]] = {
-    **dict.fromkeys(("authentication_failed", "authentication_invalid_key"), CloudCredentialsError),
-    "requires_authentication": CloudCredentialsError,
-    "quota_limit_reached": CloudQuotaError,
-    "out_of_capacity": CloudCapacityError,
-    "database_cluster_pool_no_sufficient_instances_available": CloudCapacityError,
-    "database_quota_lock_failed": CloudRetryableError,
-    "region_unavailable": CloudRetryableError,
+_ERRORS: Mapping[str, type[errors.CloudError]] = {
+    **dict.fromkeys(("authentication_failed", "authentication_invalid_key"), errors.CloudCredentialsError),
+    "requires_authentication": errors.CloudCredentialsError,
+    "quota_limit_reached": errors.CloudQuotaError,
+    "out_of_capacity": errors.CloudCapacityError,
+    "database_cluster_pool_no_sufficient_instances_available": errors.CloudCapacityError,
+    "database_quota_lock_failed": errors.CloudRetryableError,
+    "region_unavailable": errors.CloudRetryableError,
     **dict.fromkeys(("database_kubernetes_cluster_not_found", "database_cluster_pool_not_found"), NotThereError),
-    "database_kubernetes_cluster_duplicate": CloudNameTakenError,
-    "database_size_not_found": CloudInvalidError,
+    "database_kubernetes_cluster_duplicate": errors.CloudNameTakenError,
+    "database_size_not_found": errors.CloudInvalidError,
 }
 _STILL_USED = "database_network_delete_with_instance"
 
 
-class CivoCloud:
-    """`endpoint` None is the real cloud, with the API key of `secrets` or else CIVO_TOKEN; a simulated cloud takes any
-    key. `account` is what the key must lead to, None to accept its own."""
+def _read_error(body: Json) -> tuple[str, str]:
+    code = str(body.get("code") or body.get("result") or "")
+    return code, ": ".join(str(body[k]) for k in ("reason", "details") if body.get(k)) or code
+
+
+def _classify(reply: Reply) -> errors.CloudError:
+    made = _ERRORS.get(reply.code)
+    if made is None or reply.status == 429:
+        return by_status("Civo", reply)
+    return made(f"Civo: {reply.text}", code=reply.code)
+
+
+class CivoCloud(KeyedCloud):
+    """`account` and `whoami` speak of the id of the account that the key belongs to."""
 
     source = "Civo"
+    dialect = Dialect(
+        url="https://api.civo.com", key_env="CIVO_TOKEN", scheme="bearer", read_error=_read_error, classify=_classify
+    )
 
-    def __init__(
-        self,
-        *,
-        endpoint: str | None = None,
-        account: str | None = None,
-        secrets: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._expected = account or ""
-        self._key = api_key(secrets, env="CIVO_TOKEN", simulated=endpoint is not None)
-        self._limits = limits or Limits()
-        self._rest: Rest | None = None
-        self._account = ""
-
-    def whoami(self) -> str:
-        """The id of the account that the key belongs to."""
-        if not self._account:
-            accounts = self._api.get("/v2/accounts", {"page": 1, "per_page": _PAGE})["items"]
-            if not accounts:
-                raise CloudCredentialsError("Civo: the API key leads to no account.", code="account")
-            self._account = str(accounts[0]["id"])
-        return self._account
+    def _read_account(self) -> str:
+        accounts = self._api.get("/v2/accounts", {"page": 1, "per_page": _PAGE})["items"]
+        if not accounts:
+            raise errors.CloudCredentialsError("Civo: the API key leads to no account.", code="account")
+        return str(accounts[0]["id"])
 
     def observe(self, ref: ClusterRef) -> CloudCluster | None:
         cluster = self._named(ref)
@@ -121,9 +118,9 @@ class CivoCloud:
                 )
                 body = {**request["cluster"], "network_id": network, "firewall_id": firewall}
                 self._create(_CLUSTERS, body, made=lambda: self._own_cluster(ref) is not None)
-            return Progress("pending", f"cluster {ref.name}, just asked for", changed=True)
+            return asked_for(f"cluster {ref.name}")
         if cluster.get("status") not in _USABLE or not cluster.get("ready"):
-            return Progress("pending", f"cluster {ref.name}, which is {cluster.get('status')}")
+            return not_usable(ref, str(cluster.get("status")))
         return self._settle(ref, cluster, SYSTEM_POOL, request["system_pool"], fixed=True)
 
     def ensure_pool(self, ref: ClusterRef, name: str, request: Mapping[str, Any]) -> Progress:
@@ -131,20 +128,20 @@ class CivoCloud:
         self._check_account(ref)
         cluster = self._own_cluster(ref)
         if cluster is None:
-            return Progress("pending", f"cluster {ref.name}, which isn't there yet")
+            return not_there(ref)
         if cluster.get("status") not in _USABLE or not cluster.get("ready"):
-            return Progress("pending", f"cluster {ref.name}, which is {cluster.get('status')}")
+            return not_usable(ref, str(cluster.get("status")))
         body = request["pool"]
         if _required(cluster, name) is None:
             if _actual(cluster, name) is not None:
-                return Progress("pending", f"the end of the old pool {name}")
+                return end_of(f"the old pool {name}")
             with about(f"create pool {name} of cluster {ref.name}"):
                 self._create(
                     f"{_CLUSTERS}/{cluster['id']}/pools",
                     body,
                     made=lambda: _required(self._own_cluster(ref) or {}, name) is not None,
                 )
-            return Progress("pending", f"pool {name}, just asked for", changed=True)
+            return asked_for(f"pool {name}")
         self._check_own(ref, cluster, name, body)
         return self._settle(ref, cluster, name, body, fixed="autoscaling" not in request)
 
@@ -154,7 +151,7 @@ class CivoCloud:
         text = cluster.get("kubeconfig") if cluster and cluster.get("status") in _USABLE else None
         config = yaml.safe_load(text) if text else None
         if not isinstance(config, dict):
-            raise NotReadyError(f"Civo: cluster {ref.name} has no kubeconfig yet.")
+            raise errors.NotReadyError(f"Civo: cluster {ref.name} has no kubeconfig yet.")
         return config
 
     def delete_pool(self, ref: ClusterRef, name: str) -> Progress:
@@ -163,9 +160,9 @@ class CivoCloud:
         if cluster is None or (_required(cluster, name) is None and _actual(cluster, name) is None):
             return Progress("ready")
         if _required(cluster, name) is None:
-            return Progress("pending", f"the end of pool {name}")
+            return end_of(f"pool {name}")
         self._check_own(ref, cluster, name, {})
-        return self._delete(ref, f"{_CLUSTERS}/{cluster['id']}/pools/{name}", f"the end of pool {name}")
+        return self._end(ref, f"{_CLUSTERS}/{cluster['id']}/pools/{name}", f"pool {name}")
 
     def delete_cluster(self, ref: ClusterRef) -> Progress:
         """The pools go with the cluster; once it is gone, its firewall, then its network, which Civo keeps as long as
@@ -174,19 +171,19 @@ class CivoCloud:
         cluster = self._own_cluster(ref)
         if cluster is not None:
             if cluster.get("status") == "DELETING":
-                return Progress("pending", f"the end of cluster {ref.name}")
-            return self._delete(ref, f"{_CLUSTERS}/{cluster['id']}", f"the end of cluster {ref.name}")
+                return end_of(f"cluster {ref.name}")
+            return self._end(ref, f"{_CLUSTERS}/{cluster['id']}", f"cluster {ref.name}")
         changed = False
         for path, key in (("/v2/firewalls", "name"), ("/v2/networks", "label")):
             found = self._by_name(ref, path, key, owned_name(ref.name))
             if found is None:
                 continue
             try:
-                self._delete(ref, f"{path}/{found['id']}", "")
-            except CloudError as error:
+                self._delete(f"{path}/{found['id']}", params={"region": ref.location})
+            except errors.CloudError as error:
                 if error.code != _STILL_USED:
                     raise
-                return Progress("pending", f"the end of the instances in the network of {ref.name}", changed=changed)
+                return end_of(f"the instances in the network of {ref.name}", changed=changed)
             changed = True
         return Progress("ready", changed=changed)
 
@@ -208,28 +205,7 @@ class CivoCloud:
         offered = [
             str(r["version"]) for r in rows if r.get("type") == "stable" and r.get("clusterType", "k3s") == "k3s"
         ]
-        return tuple(sorted(offered, key=version_key, reverse=True))
-
-    @property
-    def _api(self) -> Rest:
-        if self._rest is None:
-            if not self._key:
-                raise CloudCredentialsError("Civo: no API key; set CIVO_TOKEN or map the credentials.")
-            self._rest = Rest(
-                "Civo",
-                base_url=self._endpoint or ENDPOINT,
-                authorization=f"bearer {self._key}",
-                read_error=_read_error,
-                classify=_classify,
-                limits=self._limits,
-            )
-        return self._rest
-
-    def _check_account(self, ref: ClusterRef) -> None:
-        """Before every write; the answer is kept for the adapter's life."""
-        wanted = ref if ref.account else replace(ref, account=self._expected)
-        if wanted.account:
-            demand_account(wanted, self.whoami())
+        return newest_first(offered)
 
     def _clusters(self, ref: ClusterRef) -> Iterator[Json]:
         page, pages = 1, 1
@@ -252,7 +228,9 @@ class CivoCloud:
         """None when there is none; raises CloudNameTakenError when it isn't ours."""
         cluster = self._named(ref)
         if cluster is not None and not _ours(cluster, ref):
-            raise CloudNameTakenError(f"Civo: cluster {ref.name} exists in {ref.location} without our tag {ref.owner}.")
+            raise errors.CloudNameTakenError(
+                f"Civo: cluster {ref.name} exists in {ref.location} without our tag {ref.owner}."
+            )
         return cluster
 
     def _check_own(self, ref: ClusterRef, cluster: Json, name: str, body: Mapping[str, Any]) -> None:
@@ -261,11 +239,13 @@ class CivoCloud:
         required = _required(cluster, name) or {}
         mark = _labels(cluster, name).get(POOL_LABEL)
         if mark is None and body.get("size") not in (None, required.get("size")):
-            raise CloudNameTakenError(f"Civo: pool {name} of cluster {ref.name} exists without our label {POOL_LABEL}.")
+            raise errors.CloudNameTakenError(
+                f"Civo: pool {name} of cluster {ref.name} exists without our label {POOL_LABEL}."
+            )
         if mark not in (None, name):
-            raise CloudNameTakenError(f"Civo: pool {name} of cluster {ref.name} is labelled as pool {mark}.")
+            raise errors.CloudNameTakenError(f"Civo: pool {name} of cluster {ref.name} is labelled as pool {mark}.")
         if body.get("size") not in (None, required.get("size")):
-            raise CloudInvalidError(
+            raise errors.CloudInvalidError(
                 f"Civo: pool {name} of cluster {ref.name} has size {required.get('size')}, and a size can't change in "
                 f"place; make a new pool for {body.get('size')}.",
                 code="size-immutable",
@@ -306,33 +286,9 @@ class CivoCloud:
         found = self._by_name(ref, path, key, body[key])
         return str((found or self._api.call("POST", path, body=body))["id"])
 
-    def _create(self, path: str, body: Mapping[str, Any], *, made: Callable[[], bool]) -> None:
-        """After a lost reply `made` looks whether the request arrived all the same."""
-        try:
-            self._api.call("POST", path, body=body)
-        except CloudRetryableError:
-            if not made():
-                raise
-
-    def _delete(self, ref: ClusterRef, path: str, what: str) -> Progress:
+    def _end(self, ref: ClusterRef, path: str, what: str) -> Progress:
         """One that went away meanwhile is pending too: the next pass sees what is left."""
-        try:
-            self._api.call("DELETE", path, params={"region": ref.location})
-        except NotThereError:
-            return Progress("pending", what)
-        return Progress("pending", what, changed=True)
-
-
-def _read_error(body: Json) -> tuple[str, str]:
-    code = str(body.get("code") or body.get("result") or "")
-    return code, ": ".join(str(body[k]) for k in ("reason", "details") if body.get(k)) or code
-
-
-def _classify(reply: Reply) -> CloudError:
-    made = _ERRORS.get(reply.code)
-    if made is None or reply.status == 429:
-        return by_status("Civo", reply)
-    return made(f"Civo: {reply.text}", code=reply.code)
+        return end_of(what, changed=self._delete(path, params={"region": ref.location}))
 
 
 def _ours(cluster: Json, ref: ClusterRef) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from modelplane_dagster import errors
 from modelplane_dagster.kube.objects import Taint
-from modelplane_dagster.sources.record import POOL_TAG, SYSTEM_POOL
+from modelplane_dagster.sources.record import EFFECTS, POOL_TAG, SYSTEM_POOL
 from resources.clouds import drift
 from resources.clouds.eks_api import CLUSTER_ROLE, EksApi
 from resources.clouds.kubeconfig import LAB_USER, exec_user, kubeconfig
@@ -34,7 +34,6 @@ _POOL_STATES: dict[str, PoolState] = {
     "DEGRADED": "degraded",
     "CREATE_FAILED": "create-failed",
 }
-_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 
 
 class EksCloud:
@@ -169,7 +168,7 @@ class EksCloud:
             change["labels"] = {"addOrUpdateLabels": labels}
         missing = {(t.key, t.effect) for t in drift.taints_to_add(_taints(request), pool.taints)}
         if missing:
-            add = [t for t in request["taints"] if (t["key"], _EFFECTS[t["effect"]]) in missing]
+            add = [t for t in request["taints"] if (t["key"], EFFECTS[t["effect"]]) in missing]
             change["taints"] = {"addOrUpdateTaints": add}
         if scaling := _scaling_change(request["scalingConfig"], pool.provider["scalingConfig"]):
             change["scalingConfig"] = scaling
@@ -275,7 +274,7 @@ class EksCloud:
 
 
 def _taints(body: Mapping[str, Any]) -> tuple[Taint, ...]:
-    return tuple(Taint(t["key"], t.get("value") or "", _EFFECTS[t["effect"]]) for t in body.get("taints") or ())
+    return tuple(Taint(t["key"], t.get("value") or "", EFFECTS[t["effect"]]) for t in body.get("taints") or ())
 
 
 def _fixed(scaling: Mapping[str, int]) -> bool:

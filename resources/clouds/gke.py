@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster import errors
 from modelplane_dagster.kube.objects import Taint
-from modelplane_dagster.sources.record import POOL_TAG, SYSTEM_POOL
+from modelplane_dagster.sources.record import EFFECT_WORDS, EFFECTS, POOL_TAG, SYSTEM_POOL
 from resources.clouds import drift
 from resources.clouds.gke_api import GkeApi
 from resources.clouds.kubeconfig import LAB_USER, exec_user, kubeconfig
@@ -40,7 +40,6 @@ _POOL_STATES: dict[str, PoolState] = {
     "STOPPING": "deleting",
     "ERROR": "create-failed",
 }
-_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 
 
 class GkeCloud:
@@ -203,7 +202,7 @@ class GkeCloud:
             )
             return lambda kw: client.update_node_pool(request=update, **kw)
         if taints := drift.taints_to_add(_wanted(config), _taints(pool)):
-            added = [sdk.NodeTaint(key=t.key, value=t.value, effect=_NAMES[t.effect]) for t in taints]
+            added = [sdk.NodeTaint(key=t.key, value=t.value, effect=EFFECT_WORDS[t.effect]) for t in taints]
             update = sdk.UpdateNodePoolRequest(
                 name=path, taints=sdk.NodeTaints(taints=[*pool.config.taints, *added]), etag=pool.etag
             )
@@ -323,21 +322,18 @@ class GkeCloud:
         return sum(g["targetSize"] for g in groups), sum(g.get("currentActions", {}).get("none", 0) for g in groups)
 
 
-_NAMES = {kube: google for google, kube in _EFFECTS.items()}
-
-
 def _spread(count: int, zones: list[str]) -> list[str]:
     """The first zones, as many as divide the count evenly; one where none does."""
     return next((zones[:n] for n in range(len(zones), 1, -1) if count and count % n == 0), zones[:1])
 
 
 def _wanted(config: Mapping[str, Any]) -> tuple[Taint, ...]:
-    return tuple(Taint(t["key"], t.get("value", ""), _EFFECTS[t["effect"]]) for t in config.get("taints", ()))
+    return tuple(Taint(t["key"], t.get("value", ""), EFFECTS[t["effect"]]) for t in config.get("taints", ()))
 
 
 def _taints(pool: NodePool) -> tuple[Taint, ...]:
-    known = (t for t in pool.config.taints if t.effect.name in _EFFECTS)
-    return tuple(Taint(t.key, t.value, _EFFECTS[t.effect.name]) for t in known)
+    known = (t for t in pool.config.taints if t.effect.name in EFFECTS)
+    return tuple(Taint(t.key, t.value, EFFECTS[t.effect.name]) for t in known)
 
 
 def _bounds(autoscaling: Any) -> tuple[bool, int, int]:  # noqa: ANN401 - a message of the lazy SDK

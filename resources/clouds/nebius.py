@@ -31,8 +31,8 @@ from resources.clouds.nebius_shapes import (
     trouble,
     version_of,
 )
-from resources.clouds.rest import Limits, NotThereError, version_key
-from resources.clouds.seam import CloudCluster, ClusterRef, ClusterState, InstanceType, Progress
+from resources.clouds.rest import Limits, NotThereError, newest_first
+from resources.clouds.seam import CloudCluster, ClusterRef, ClusterState, InstanceType, Progress, not_there, not_usable
 
 if TYPE_CHECKING:
     from resources.clouds.nebius_api import NebiusApi
@@ -127,7 +127,7 @@ class NebiusCloud:
         del ref
         rows = self._api.versions()
         offered = [str(r["version"]) for r in rows if not r.get("restricted") and not r.get("deprecated")]
-        return tuple(sorted(offered, key=version_key, reverse=True))
+        return newest_first(offered)
 
     # Ensuring
 
@@ -138,7 +138,7 @@ class NebiusCloud:
         if cluster is not None:
             state = cluster.get("status", {}).get("state", "PROVISIONING")
             if state != "RUNNING":
-                return Progress("pending", f"cluster {ref.name}, which is {state}")
+                return not_usable(ref, state)
             return self._ensure_group(ref, cluster, request["node_group"])
         body = deepcopy(dict(request))
         network, done = self._ensure(ref, "network", project, body["network"])
@@ -157,10 +157,10 @@ class NebiusCloud:
         project = self._demand_account(ref)
         cluster = self._own(ref, "cluster", project, ref.name)
         if cluster is None:
-            return Progress("pending", f"cluster {ref.name}, which isn't there yet")
+            return not_there(ref)
         state = cluster.get("status", {}).get("state", "PROVISIONING")
         if state != "RUNNING":
-            return Progress("pending", f"cluster {ref.name}, which is {state}")
+            return not_usable(ref, state)
         group = deepcopy(dict(request["node_group"]))
         if "gpu_cluster" in request:
             fabric, done = self._ensure(ref, "gpu_cluster", project, request["gpu_cluster"])

@@ -10,11 +10,10 @@ from typing import Any
 
 from modelplane_dagster import errors
 from modelplane_dagster.kube.objects import Taint
-from modelplane_dagster.sources.nebius import EFFECTS
+from modelplane_dagster.sources.record import EFFECT_WORDS, EFFECTS
 from resources.clouds import drift
 from resources.clouds.seam import CloudPool, ClusterRef, InstanceType, PoolState
 
-_TO_KUBERNETES = {theirs: ours for ours, theirs in EFFECTS.items()}
 Json = dict[str, Any]
 FRESH = timedelta(hours=1)
 """Creation is tried again, and its event renewed, far more often than that."""
@@ -40,7 +39,7 @@ def labels_of(spec: Json) -> dict[str, str]:
 def taints_of(spec: Json) -> tuple[Taint, ...]:
     rows = spec.get("template", {}).get("taints", ())
     return tuple(
-        sorted(Taint(r["key"], r.get("value", ""), _TO_KUBERNETES.get(r.get("effect", ""), "NoSchedule")) for r in rows)
+        sorted(Taint(r["key"], r.get("value", ""), EFFECTS.get(r.get("effect", ""), "NoSchedule")) for r in rows)
     )
 
 
@@ -124,7 +123,7 @@ def changed_group(group: Json, pool: CloudPool, wanted: Mapping[str, Any]) -> tu
     new = deepcopy(group)
     template = new["spec"].setdefault("template", {})
     template.setdefault("metadata", {})["labels"] = {**pool.labels, **labels}
-    rows = [{"key": t.key, "value": t.value, "effect": EFFECTS[t.effect]} for t in taints]
+    rows = [{"key": t.key, "value": t.value, "effect": EFFECT_WORDS[t.effect]} for t in taints]
     template["taints"] = [*template.get("taints", ()), *rows]
     if size:
         for key in ("fixed_node_count", "autoscaling"):

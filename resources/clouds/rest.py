@@ -1,4 +1,5 @@
-"""A JSON client for clouds whose API is plain HTTP: bounded in time and attempts, errors typed by status and code.
+"""What adapters of clouds with a plain HTTP API and a key share: a JSON client, bounded in time and attempts, with errors
+typed by status and code, and the base of the adapters that use it.
 
 Nothing here waits for a state: a call is asked once, and again only where asking again can't act twice.
 """
@@ -8,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
 
 import httpx
 
@@ -23,6 +25,8 @@ from modelplane_dagster.errors import (
     CloudNameTakenError,
     CloudRetryableError,
 )
+from resources.clouds.drift import demand_account
+from resources.clouds.seam import ClusterRef
 
 Json: TypeAlias = Any
 """A decoded JSON value; its shape is the cloud's, so each adapter reads it field by field."""
@@ -55,6 +59,19 @@ class Reply:
     status: int
     code: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a cloud is reached and how it speaks of errors. `scheme` stands before the key in the Authorization header,
+    `key_env` names the variable of a key that no secret holds; `read_error` takes the cloud's own code and text out of
+    an error body, and `classify` makes the error."""
+
+    url: str
+    key_env: str
+    scheme: str
+    read_error: Callable[[Json], tuple[str, str]]
+    classify: Callable[[Reply], CloudError]
 
 
 @contextmanager
@@ -92,28 +109,15 @@ def by_status(cloud: str, reply: Reply) -> CloudError:
 
 
 class Rest:
-    """`read_error` takes the cloud's code and text out of an error body, `classify` makes the error.
+    """`key` is sent in the Authorization header and stands in no message."""
 
-    `token` is sent in the Authorization header and stands in no message.
-    """
-
-    def __init__(
-        self,
-        cloud: str,
-        *,
-        base_url: str,
-        authorization: str,
-        read_error: Callable[[Json], tuple[str, str]],
-        classify: Callable[[Reply], CloudError],
-        limits: Limits,
-    ) -> None:
+    def __init__(self, cloud: str, dialect: Dialect, *, base_url: str, key: str, limits: Limits) -> None:
         self._cloud = cloud
-        self._read_error = read_error
-        self._classify = classify
+        self._dialect = dialect
         self._limits = limits
         self._client = httpx.Client(
             base_url=base_url,
-            headers={"Authorization": authorization, "Accept": "application/json"},
+            headers={"Authorization": f"{dialect.scheme} {key}", "Accept": "application/json"},
             timeout=limits.timeout,
             # A proxy of the environment would be asked for a simulated cloud on loopback too.
             trust_env=not base_url.startswith("http://127.0.0.1"),
@@ -158,10 +162,10 @@ class Rest:
 
     def _error(self, answer: httpx.Response, method: str, path: str) -> CloudError:
         try:
-            code, text = self._read_error(answer.json())
+            code, text = self._dialect.read_error(answer.json())
         except (ValueError, TypeError, AttributeError, KeyError):
             code, text = "", ""
-        error = self._classify(
+        error = self._dialect.classify(
             Reply(answer.status_code, code, text or f"{method} {path} gave status {answer.status_code}")
         )
         if answer.status_code in _PASSING:
@@ -179,6 +183,74 @@ def _seconds(value: str | None) -> float | None:
         return None
 
 
-def version_key(version: str) -> tuple[int, ...]:
-    """To sort versions as written by the clouds: every number in it, in order."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+def newest_first(versions: Iterable[str]) -> tuple[str, ...]:
+    """Versions as the clouds write them, ordered by every number in them."""
+    return tuple(sorted(versions, key=lambda v: tuple(int(part) for part in re.findall(r"\d+", v)), reverse=True))
+
+
+class KeyedCloud(ABC):
+    """The base of an adapter over `Rest`. `endpoint` None is the real cloud, with the API key of `secrets` or else of the
+    environment; a simulated cloud takes any key. `account` is what the key must lead to, None to accept its own.
+
+    No connection is made, and no key asked for, before the first call."""
+
+    source: str
+    dialect: ClassVar[Dialect]
+
+    def __init__(
+        self,
+        *,
+        endpoint: str | None = None,
+        account: str | None = None,
+        secrets: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._expected = account or ""
+        self._key = api_key(secrets, env=self.dialect.key_env, simulated=endpoint is not None)
+        self._limits = limits or Limits()
+        self._rest: Rest | None = None
+        self._account = ""
+
+    def whoami(self) -> str:
+        """Asked once for the adapter's life."""
+        if not self._account:
+            self._account = self._read_account()
+        return self._account
+
+    @abstractmethod
+    def _read_account(self) -> str:
+        """The account that the key leads to, as the cloud tells it."""
+
+    @property
+    def _api(self) -> Rest:
+        if self._rest is None:
+            if not self._key:
+                raise CloudCredentialsError(
+                    f"{self.source}: no API key; set {self.dialect.key_env} or map the credentials."
+                )
+            url = self._endpoint or self.dialect.url
+            self._rest = Rest(self.source, self.dialect, base_url=url, key=self._key, limits=self._limits)
+        return self._rest
+
+    def _check_account(self, ref: ClusterRef) -> None:
+        """Before every write."""
+        wanted = ref if ref.account else replace(ref, account=self._expected)
+        if wanted.account:
+            demand_account(wanted, self.whoami())
+
+    def _create(self, path: str, body: Mapping[str, Any], *, made: Callable[[], bool]) -> None:
+        """After a lost reply `made` looks whether the request arrived all the same."""
+        try:
+            self._api.call("POST", path, body=body)
+        except CloudRetryableError:
+            if not made():
+                raise
+
+    def _delete(self, path: str, *, params: Mapping[str, Any] | None = None) -> bool:
+        """False for what went away meanwhile."""
+        try:
+            self._api.call("DELETE", path, params=params)
+        except NotThereError:
+            return False
+        return True

@@ -70,6 +70,26 @@ class Progress:
     changed: bool = False
 
 
+def not_there(ref: ClusterRef) -> Progress:
+    """The answer for a pool whose cluster isn't made yet."""
+    return Progress("pending", f"cluster {ref.name}, which isn't there yet")
+
+
+def not_usable(ref: ClusterRef, status: str) -> Progress:
+    """The answer for whatever needs a cluster in another state than `status`, the cloud's own word."""
+    return Progress("pending", f"cluster {ref.name}, which is {status}")
+
+
+def asked_for(what: str) -> Progress:
+    """The answer of the pass that made it."""
+    return Progress("pending", f"{what}, just asked for", changed=True)
+
+
+def end_of(what: str, *, changed: bool = False) -> Progress:
+    """The answer of a deletion that was asked for, in this pass (`changed`) or before."""
+    return Progress("pending", f"the end of {what}", changed=changed)
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceType:
     """What a machine type carries; `gpu_vendor` is empty for none."""

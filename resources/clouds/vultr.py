@@ -8,32 +8,32 @@ and load balancers, which may hold data or addresses that outlive it.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import yaml
 
-from modelplane_dagster.errors import (
-    CloudBusyError,
-    CloudCapacityError,
-    CloudCredentialsError,
-    CloudError,
-    CloudInvalidError,
-    CloudNameTakenError,
-    CloudQuotaError,
-    CloudRetryableError,
-    NotReadyError,
-)
+from modelplane_dagster import errors
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources.record import SYSTEM_POOL
-from resources.clouds.drift import demand_account, labels_to_set, standing, taints_to_add
-from resources.clouds.rest import Json, Limits, NotThereError, Reply, Rest, about, api_key, by_status, version_key
-from resources.clouds.seam import CloudCluster, CloudPool, ClusterRef, ClusterState, InstanceType, PoolState, Progress
+from resources.clouds.drift import labels_to_set, standing, taints_to_add
+from resources.clouds.rest import Dialect, Json, KeyedCloud, NotThereError, Reply, about, by_status, newest_first
+from resources.clouds.seam import (
+    CloudCluster,
+    CloudPool,
+    ClusterRef,
+    ClusterState,
+    InstanceType,
+    PoolState,
+    Progress,
+    asked_for,
+    end_of,
+    not_there,
+    not_usable,
+)
 
-ENDPOINT = "https://api.vultr.com"
 _CLUSTERS = "/v2/kubernetes/clusters"
 _PAGE = 500
 
@@ -48,33 +48,30 @@ _CLUSTER_STATES: Mapping[str, ClusterState] = {
 _QUOTA_WORDS = ("limit for your account", "maximum monthly fee", "exceeds your account")
 
 
-class VultrCloud:
-    """`endpoint` None is the real cloud, with the API key of `secrets` or else VULTR_API_KEY; a simulated cloud takes
-    any key. `account` is what the key must lead to, None to accept its own."""
+def _classify(reply: Reply) -> errors.CloudError:
+    message = f"Vultr: {reply.text}"
+    if reply.status in (400, 403, 422) and any(words in reply.text.lower() for words in _QUOTA_WORDS):
+        return errors.CloudQuotaError(message, code=str(reply.status))
+    if reply.status == 409:
+        return errors.CloudBusyError(message, code="409")
+    return by_status("Vultr", reply)
+
+
+class VultrCloud(KeyedCloud):
+    """`account` and `whoami` speak of the account's e-mail address, or of its name where the key may not see that."""
 
     source = "Vultr"
+    dialect = Dialect(
+        url="https://api.vultr.com",
+        key_env="VULTR_API_KEY",
+        scheme="Bearer",
+        read_error=lambda body: ("", str(body["error"])),
+        classify=_classify,
+    )
 
-    def __init__(
-        self,
-        *,
-        endpoint: str | None = None,
-        account: str | None = None,
-        secrets: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
-    ) -> None:
-        self._endpoint = endpoint
-        self._expected = account or ""
-        self._key = api_key(secrets, env="VULTR_API_KEY", simulated=endpoint is not None)
-        self._limits = limits or Limits()
-        self._rest: Rest | None = None
-        self._account = ""
-
-    def whoami(self) -> str:
-        """The account's e-mail address, or its name where the key may not see that."""
-        if not self._account:
-            account = self._api.get("/v2/account")["account"]
-            self._account = str(account.get("email") or account.get("name") or "")
-        return self._account
+    def _read_account(self) -> str:
+        account = self._api.get("/v2/account")["account"]
+        return str(account.get("email") or account.get("name") or "")
 
     def observe(self, ref: ClusterRef) -> CloudCluster | None:
         """Of several clusters with the label the oldest of ours, else the oldest; the message names the others."""
@@ -99,11 +96,12 @@ class VultrCloud:
         self._check_account(ref)
         cluster = self._own_cluster(ref)
         if cluster is None:
-            with about(f"create cluster {ref.name}"):
-                self._create(ref, _CLUSTERS, request, made=lambda: self._own_cluster(ref) is not None)
-            return Progress("pending", f"cluster {ref.name}, just asked for", changed=True)
+            plans = {pool["plan"] for pool in request["node_pools"]}
+            with about(f"create cluster {ref.name}"), self._needing(ref, plans):
+                self._create(_CLUSTERS, request, made=lambda: self._own_cluster(ref) is not None)
+            return asked_for(f"cluster {ref.name}")
         if cluster.get("status") != "active":
-            return Progress("pending", f"cluster {ref.name}, which is {cluster.get('status')}")
+            return not_usable(ref, str(cluster.get("status")))
         for pool in self._pools(cluster["id"]):
             if pool.get("label") == SYSTEM_POOL and pool.get("tag") == ref.owner:
                 return self._settle(ref, cluster, pool, request["node_pools"][0])
@@ -114,20 +112,20 @@ class VultrCloud:
         self._check_account(ref)
         cluster = self._own_cluster(ref)
         if cluster is None:
-            return Progress("pending", f"cluster {ref.name}, which isn't there yet")
+            return not_there(ref)
         if cluster.get("status") != "active":
-            return Progress("pending", f"cluster {ref.name}, which is {cluster.get('status')}")
+            return not_usable(ref, str(cluster.get("status")))
         return self._ensure_pool_in(ref, cluster, name, request)
 
     def credentials(self, ref: ClusterRef) -> dict[str, Any]:
         """Holds client certificates, which need no refreshing."""
         cluster = self._own_cluster(ref)
         if cluster is None or cluster.get("status") != "active":
-            raise NotReadyError(f"Vultr: cluster {ref.name} isn't active, so it has no kubeconfig yet.")
+            raise errors.NotReadyError(f"Vultr: cluster {ref.name} isn't active, so it has no kubeconfig yet.")
         encoded = self._api.get(f"{_CLUSTERS}/{cluster['id']}/config")["kube_config"]
         config = yaml.safe_load(base64.b64decode(encoded))
         if not isinstance(config, dict):
-            raise NotReadyError(f"Vultr: the kubeconfig of cluster {ref.name} is empty.")
+            raise errors.NotReadyError(f"Vultr: the kubeconfig of cluster {ref.name} is empty.")
         return config
 
     def delete_pool(self, ref: ClusterRef, name: str) -> Progress:
@@ -137,8 +135,9 @@ class VultrCloud:
         if cluster is None or pool is None:
             return Progress("ready")
         if pool.get("status") == "deleting":
-            return Progress("pending", f"the end of pool {name}")
-        return self._delete(f"{_CLUSTERS}/{cluster['id']}/node-pools/{pool['id']}", f"the end of pool {name}")
+            return end_of(f"pool {name}")
+        gone = not self._delete(f"{_CLUSTERS}/{cluster['id']}/node-pools/{pool['id']}")
+        return Progress("ready") if gone else end_of(f"pool {name}", changed=True)
 
     def delete_cluster(self, ref: ClusterRef) -> Progress:
         """The pools go with the cluster."""
@@ -147,8 +146,9 @@ class VultrCloud:
         if cluster is None:
             return Progress("ready")
         if cluster.get("status") == "deleting":
-            return Progress("pending", f"the end of cluster {ref.name}")
-        return self._delete(f"{_CLUSTERS}/{cluster['id']}", f"the end of cluster {ref.name}")
+            return end_of(f"cluster {ref.name}")
+        gone = not self._delete(f"{_CLUSTERS}/{cluster['id']}")
+        return Progress("ready") if gone else end_of(f"cluster {ref.name}", changed=True)
 
     def instance_types(self, ref: ClusterRef, names: tuple[str, ...]) -> Mapping[str, InstanceType]:
         """Plans that the region lists, sold out or not. A plan doesn't say how many GPUs it has: `gpus` is 1 for some."""
@@ -162,28 +162,7 @@ class VultrCloud:
     def versions(self, ref: ClusterRef) -> tuple[str, ...]:
         del ref
         listed = self._api.get("/v2/kubernetes/versions")["versions"]
-        return tuple(sorted((str(v) for v in listed), key=version_key, reverse=True))
-
-    @property
-    def _api(self) -> Rest:
-        if self._rest is None:
-            if not self._key:
-                raise CloudCredentialsError("Vultr: no API key; set VULTR_API_KEY or map the credentials.")
-            self._rest = Rest(
-                "Vultr",
-                base_url=self._endpoint or ENDPOINT,
-                authorization=f"Bearer {self._key}",
-                read_error=lambda body: ("", str(body["error"])),
-                classify=_classify,
-                limits=self._limits,
-            )
-        return self._rest
-
-    def _check_account(self, ref: ClusterRef) -> None:
-        """Before every write; the answer is kept for the adapter's life."""
-        wanted = ref if ref.account else replace(ref, account=self._expected)
-        if wanted.account:
-            demand_account(wanted, self.whoami())
+        return newest_first(str(v) for v in listed)
 
     def _all(self, path: str, key: str) -> Iterator[Json]:
         """Every page; the cursor of the last one is empty."""
@@ -211,7 +190,7 @@ class VultrCloud:
         if not found:
             return None
         if not _ours(found[0], ref):
-            raise CloudNameTakenError(
+            raise errors.CloudNameTakenError(
                 f"Vultr: cluster {ref.name} exists in {ref.location} and none of its pools is ours."
             )
         return found[0]
@@ -228,18 +207,18 @@ class VultrCloud:
         found = [p for p in self._pools(cluster_id) if p.get("label") == name]
         ours = [p for p in found if p.get("tag") == ref.owner]
         if found and not ours:
-            raise CloudNameTakenError(f"Vultr: pool {name} of cluster {ref.name} exists and isn't ours.")
+            raise errors.CloudNameTakenError(f"Vultr: pool {name} of cluster {ref.name} exists and isn't ours.")
         return ours[0] if ours else None
 
     def _ensure_pool_in(self, ref: ClusterRef, cluster: Json, name: str, request: Mapping[str, Any]) -> Progress:
         pool = self._own_pool(ref, cluster["id"], name)
         if pool is None:
             path = f"{_CLUSTERS}/{cluster['id']}/node-pools"
-            with about(f"create pool {name} of cluster {ref.name}"):
-                self._create(ref, path, request, made=lambda: self._own_pool(ref, cluster["id"], name) is not None)
-            return Progress("pending", f"pool {name}, just asked for", changed=True)
+            with about(f"create pool {name} of cluster {ref.name}"), self._needing(ref, {request["plan"]}):
+                self._create(path, request, made=lambda: self._own_pool(ref, cluster["id"], name) is not None)
+            return asked_for(f"pool {name}")
         if pool.get("plan") != request["plan"]:
-            raise CloudInvalidError(
+            raise errors.CloudInvalidError(
                 f"Vultr: pool {name} of cluster {ref.name} has plan {pool.get('plan')}, and a plan can't change in place; "
                 f"make a new pool for {request['plan']}.",
                 code="plan-immutable",
@@ -249,7 +228,7 @@ class VultrCloud:
     def _settle(self, ref: ClusterRef, cluster: Json, pool: Json, request: Mapping[str, Any]) -> Progress:
         """Brings labels, taints and bounds of a standing pool to the request, and says how far its nodes are."""
         if pool.get("status") == "deleting":
-            return Progress("pending", f"the end of the old pool {pool.get('label')}")
+            return end_of(f"the old pool {pool.get('label')}")
         path = f"{_CLUSTERS}/{cluster['id']}/node-pools/{pool['id']}"
         changed = self._relabel(path, pool, request)
         changed = self._retaint(path, pool, request) or changed
@@ -284,46 +263,20 @@ class VultrCloud:
             self._api.call("POST", f"{path}/taints", body=taint.as_dict())
         return bool(wrong)
 
-    def _create(self, ref: ClusterRef, path: str, body: Mapping[str, Any], *, made: Callable[[], bool]) -> None:
-        """After a lost reply `made` looks whether the request arrived all the same."""
-        plans = {pool["plan"] for pool in body.get("node_pools", [body])}
-        try:
-            with self._needing(ref, plans):
-                self._api.call("POST", path, body=body)
-        except CloudRetryableError:
-            if not made():
-                raise
-
     @contextmanager
     def _needing(self, ref: ClusterRef, plans: set[str]) -> Iterator[None]:
         """Vultr refuses a sold-out plan as a bad request, so the region's availability tells the two apart."""
         try:
             yield
-        except CloudInvalidError as error:
+        except errors.CloudInvalidError as error:
             available = set(self._api.get(f"/v2/regions/{ref.location}/availability")["available_plans"])
             gone = sorted(plans - available)
             if not gone:
                 raise
-            raise CloudCapacityError(
+            raise errors.CloudCapacityError(
                 f"Vultr: plan {', '.join(gone)} isn't available in {ref.location} now; another region or plan may be.",
                 code=error.code,
             ) from error
-
-    def _delete(self, path: str, what: str) -> Progress:
-        try:
-            self._api.call("DELETE", path)
-        except NotThereError:
-            return Progress("ready")
-        return Progress("pending", what, changed=True)
-
-
-def _classify(reply: Reply) -> CloudError:
-    message = f"Vultr: {reply.text}"
-    if reply.status in (400, 403, 422) and any(words in reply.text.lower() for words in _QUOTA_WORDS):
-        return CloudQuotaError(message, code=str(reply.status))
-    if reply.status == 409:
-        return CloudBusyError(message, code="409")
-    return by_status("Vultr", reply)
 
 
 def _ours(cluster: Json, ref: ClusterRef) -> bool:

@@ -25,14 +25,13 @@ def test_a_node():
             "conditions": [{"type": "DiskPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
             "capacity": {"cpu": "8"},
             "allocatable": {"cpu": "7900m"},
-            "nodeInfo": {"architecture": "amd64", "kubeletVersion": "v1.36.1"},
         },
     }
     facts = NodeFacts(
         "n", {"a": "b"}, (Taint("k", "", "NoExecute"),), unschedulable=True, created=1796040000.0,
         allocatable={"cpu": "7900m"},
     )  # fmt: skip
-    assert LiveNode.parse(raw) == LiveNode(facts, {"cpu": "8"}, "amd64", "v1.36.1")
+    assert LiveNode.parse(raw) == LiveNode(facts, {"cpu": "8"})
 
 
 @pytest.mark.parametrize("status", [{}, {"conditions": [{"type": "Ready", "status": "Unknown"}]}])
@@ -74,7 +73,7 @@ def test_a_daemonset():
         uid="u",
         placement=PodPlacement({"a": "b"}, None, (Toleration(operator="Exists"),)),
         annotations={"meta.helm.sh/release-name": "mp-d"},
-        owners=(Owner("DeviceConfig", "c", "x", controller=True),),
+        owners=(Owner("DeviceConfig", "c", "x"),),
         host_network=True,
         host_ports=(8080, 9100),
         priority_class="system-node-critical",

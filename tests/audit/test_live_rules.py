@@ -158,7 +158,7 @@ AMD_TAINTED = template(tolerations=exists("amd.com/gpu"), nodeSelector={"modelpl
             id="the standalone AMD driver",
         ),
         pytest.param(
-            foreign("x-dra-driver", AMD_TAINTED, owners=(Owner("DeviceConfig", "x", "u", controller=True),)),
+            foreign("x-dra-driver", AMD_TAINTED, owners=(Owner("DeviceConfig", "x", "u"),)),
             (
                 "SecondOwner",
                 "component/c/amd-gpu-operator",
@@ -174,7 +174,7 @@ AMD_TAINTED = template(tolerations=exists("amd.com/gpu"), nodeSelector={"modelpl
             foreign(
                 "nvidia-dra-driver-kubelet-plugin",
                 NVIDIA_TAINTED,
-                owners=(Owner("GPUCluster", "gpu-cluster", "u", controller=True),),
+                owners=(Owner("GPUCluster", "gpu-cluster", "u"),),
             ),
             (
                 "SecondOwner",
@@ -207,9 +207,7 @@ def test_a_driver_of_the_platform_teams_own_is_no_second():
 
 def test_another_operators_daemon_isn_t_ours():
     """An AMD operator that somebody runs in a namespace of their own makes daemons from DeviceConfigs as ours does."""
-    theirs = foreign(
-        "x-node-labeller", AMD_TAINTED, namespace="amd", owners=(Owner("DeviceConfig", "x", "u", controller=True),)
-    )
+    theirs = foreign("x-node-labeller", AMD_TAINTED, namespace="amd", owners=(Owner("DeviceConfig", "x", "u"),))
     assert judged(theirs) == []
     left = replace(theirs, namespace="kube-amd-gpu")
     assert told(judged(left)) == [("UndeclaredWorkload", "component/c/amd-gpu-operator")]

@@ -207,7 +207,7 @@ def test_reach(reach, values, expected):
         release="mp-agent",
         namespace="agent",
         drivers=frozenset({"gpu.nvidia.com"}),
-        workloads=(daemon("agent", reach=Reach(reach, "MIG", {"mig": "true"})),),
+        workloads=(daemon("agent", reach=Reach(reach, {"mig": "true"})),),
     )
     cluster = view(NV, CPU)
     assert told(audit_plan(cluster, (joined(agent, cluster, values=values),)).findings) == expected
@@ -218,7 +218,7 @@ def test_where_asks_for_the_nodes_that_carry_its_labels():
     agent = Component(
         key="agent",
         drivers=frozenset({"gpu.nvidia.com"}),
-        workloads=(daemon("agent", reach=Reach("where", "MIG", {"mig": "true"})),),
+        workloads=(daemon("agent", reach=Reach("where", {"mig": "true"})),),
     )
     cluster = view(labelled)
     assert told(audit_plan(cluster, (joined(agent, cluster, values={}),)).findings) == [

@@ -264,7 +264,7 @@ def workloads_of(parts):
                 uid=f"uid-{i.name}",
                 placement=i.placement,
                 annotations={} if operator else {"meta.helm.sh/release-name": i.component.release},
-                owners=(Owner(i.workload.resource.kind, i.resource, "cr", controller=True),) if operator else (),
+                owners=(Owner(i.workload.resource.kind, i.resource, "cr"),) if operator else (),
                 host_network=i.workload.host_network,
                 host_ports=i.workload.host_ports,
                 priority_class=i.workload.priority_class,

@@ -23,7 +23,7 @@ from tests.clouds import views
 @dataclass(frozen=True)
 class Row:
     """`app` makes the ASGI app over a state; `create` and `update` are the meanings under which the simulated cloud
-    counts a pool's creation and update (summed)."""
+    counts a pool's creation and update (summed). `apart`: the system pool takes a request of its own."""
 
     source: str
     location: str
@@ -35,6 +35,7 @@ class Row:
     known_type: str
     create: tuple[str, ...]
     delete: str
+    apart: bool = False
     dress: Any = None
     traits: Traits = field(default_factory=Traits)
 
@@ -59,6 +60,7 @@ ROWS = [
         create=("POST create-pool",),
         delete="DELETE delete-pool",
         dress=eks_sim.dress,
+        apart=True,
     ),
     Row(
         source="GKE",
@@ -99,6 +101,7 @@ ROWS = [
         create=("NodeGroupService/Create",),
         delete="NodeGroupService/Delete",
         traits=nebius_sim.NebiusSim.traits,
+        apart=True,
     ),
     Row(
         source="Vultr",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from modelplane_dagster.plan import plan_fleet
 from modelplane_dagster.sources import SOURCES
 from tests.clouds import views
+from tests.made import cls, cluster, fleet, nvidia, pool
+
+L4 = {"type": "nvidia-l4", "count": 1}
 
 GPU = {"machine": {}}
 ZONED = {"machine": {}, "zones": ("z1",)}
@@ -69,3 +73,22 @@ def test_check_pool(case):
     found = SOURCES[source].check_pool(views.cluster(source, pool), pool)
     assert [(f.code, f.severity.value) for f in found] == expected
     assert all(f.subject == f"pool/demo/{pool.name}" and f.fix for f in found)
+
+
+@pytest.mark.parametrize(
+    ("source", "length", "told"),
+    [
+        ("GKE", 40, None),
+        ("GKE", 41, "has 41 characters, and GKE takes 40."),
+        ("EKS", 63, None),
+        ("Existing", 63, None),
+    ],
+)
+def test_a_name_that_is_too_long_for_the_cloud_is_refused(source, length, told):
+    name, own = "c" * length, "" if source == "Existing" else source
+    made = fleet(cls("k", nvidia(), source=own, accelerator=L4), cluster(name, source, pool("p", "k", zones=["z1"])))
+    gate = plan_fleet(made).clusters[0].gate
+    assert [(f.code, f.subject, f.message, f.place is not None) for f in gate.findings if f.code == "InvalidName"] == (
+        [("InvalidName", f"cluster/{name}", f"Cluster name {name} {told}", True)] if told else []
+    )
+    assert gate.verdict == ("refused" if told else "pass")

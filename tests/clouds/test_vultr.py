@@ -2,86 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import httpx
 import pytest
 
 from modelplane_dagster.errors import (
-    CloudCapacityError,
-    CloudCredentialsError,
     CloudInvalidError,
     CloudNameTakenError,
-    CloudQuotaError,
-    CloudRetryableError,
-    NotReadyError,
 )
 from modelplane_dagster.kube.objects import Taint
 from modelplane_dagster.sources import vultr as source
-from resources.clouds.rest import Limits
-from resources.clouds.seam import ClusterRef, InstanceType, Progress
-from resources.clouds.vultr import VultrCloud
-from resources.lab.clouds import vultr as simulator
+from resources.clouds.seam import InstanceType, Progress
 from resources.lab.clouds.state import Fault
-from tests.clouds.serve import serving
-from tests.clouds.serving import make_state, until_ready
-from tests.clouds.views import cluster, cpu_pool, gpu_pool
+from tests.clouds.keyed import KEYED, VULTR_CPU, VULTR_GPU, made, up, with_pool
+from tests.clouds.views import cpu_pool, gpu_pool
 
-REF = ClusterRef("demo", "Vultr", "ewr")
-GPU = gpu_pool(
-    "gpu-l40s", machine={"plan": "vcg-l40s-16c-180g-48vram"}, accelerator="nvidia-l40s", minimum=1, maximum=4
-)
-CPU = cpu_pool("cpu", machine={"plan": "vhf-8c-32gb"})
-VIEW = cluster("Vultr", GPU, CPU, version="v1.36.1+3", location="ewr")
-LIMITS = Limits(timeout=5.0, attempts=3, pause=0.0)
+GPU, CPU = VULTR_GPU, VULTR_CPU
+REF, VIEW = KEYED["Vultr"].ref, KEYED["Vultr"].view
 
 
 @pytest.fixture
-def state(tmp_path):
-    return make_state("Vultr", tmp_path)
-
-
-@pytest.fixture
-def sent():
-    """Path and body of every POST and PUT, as it came over the wire."""
-    return []
-
-
-@pytest.fixture
-def url(state, sent):
-    class Recording(simulator.VultrSim):
-        def answer(self, call):
-            if call.method in ("POST", "PUT"):
-                sent.append((call.path, call.json))
-            return super().answer(call)
-
-    with serving(Recording(state)) as url:
-        yield url
-
-
-@pytest.fixture
-def cloud(url):
-    return VultrCloud(endpoint=url, limits=LIMITS)
-
-
-@pytest.fixture
-def api(url):
-    with httpx.Client(base_url=url, headers={"Authorization": "Bearer someone"}) as client:
-        yield client
-
-
-def up(cloud):
-    request = source.control_plane_request(VIEW)
-    return until_ready(lambda: cloud.ensure_control_plane(REF, request))
-
-
-def with_pool(cloud, pool=GPU):
-    request = source.pool_request(VIEW, pool)
-    return until_ready(lambda: cloud.ensure_pool(REF, pool.name, request))
-
-
-def made(state, what):
-    return state.counts[("write", f"POST {what}")]
+def keyed():
+    return KEYED["Vultr"]
 
 
 def test_requests_are_written_in_vultrs_words():
@@ -158,18 +98,6 @@ def test_a_pool_that_vultr_cant_make_is_found(pool, codes):
     assert {f.subject for f in found} <= {f"pool/demo/{pool.name}"}
 
 
-def test_create_until_ready_and_then_no_second_write(cloud, state):
-    answers = up(cloud) + with_pool(cloud) + with_pool(cloud, CPU)
-    assert answers[0] == Progress("pending", "cluster demo, just asked for", changed=True)
-    before = state.totals()
-    assert up(cloud) == [Progress("ready")]
-    assert with_pool(cloud) == [Progress("ready")]
-    assert with_pool(cloud, CPU) == [Progress("ready")]
-    after = state.totals()
-    assert (after["write"], after["delete"]) == (before["write"], before["delete"])
-    assert (made(state, "create-cluster"), made(state, "create-pool")) == (1, 2)
-
-
 def test_what_is_sent_is_the_request(cloud, sent):
     up(cloud), with_pool(cloud), with_pool(cloud, CPU)
     clusters = [body for path, body in sent if path == "/v2/kubernetes/clusters"]
@@ -198,29 +126,6 @@ def test_observe_tells_the_cluster_with_its_pools(cloud):
     )
     assert dict(pool.labels)["nvidia.com/gpu.deploy.device-plugin"] == "false"
     assert pool.taints == (Taint("nvidia.com/gpu", "present"),)
-
-
-def test_a_pool_waits_for_its_cluster(cloud, state):
-    request = source.pool_request(VIEW, GPU)
-    assert cloud.ensure_pool(REF, "gpu-l40s", request) == Progress("pending", "cluster demo, which isn't there yet")
-    cloud.ensure_control_plane(REF, source.control_plane_request(VIEW))
-    assert cloud.ensure_pool(REF, "gpu-l40s", request) == Progress("pending", "cluster demo, which is pending")
-    assert made(state, "create-pool") == 0
-
-
-@pytest.mark.parametrize("subject", ["cluster/demo", "pool/demo/gpu-l40s"])
-def test_a_lost_reply_makes_exactly_one(cloud, state, subject):
-    state.set_fault(subject, Fault.LOST_REPLY)
-    if subject.startswith("cluster"):
-        assert cloud.ensure_control_plane(REF, source.control_plane_request(VIEW)).changed
-        up(cloud)
-    else:
-        up(cloud)
-        assert cloud.ensure_pool(REF, "gpu-l40s", source.pool_request(VIEW, GPU)).changed
-        with_pool(cloud)
-    assert [c.name for c in state.clusters()] == ["demo"]
-    assert made(state, "create-cluster") == 1
-    assert made(state, "create-pool") == (1 if subject.startswith("pool") else 0)
 
 
 def test_drift_is_repaired_and_foreign_keys_stay(cloud, state, api):
@@ -280,45 +185,11 @@ def test_another_plan_is_refused(cloud):
     assert caught.value.code == "plan-immutable"
 
 
-@pytest.mark.parametrize(("fault", "error"), [(Fault.NO_CAPACITY, CloudCapacityError), (Fault.QUOTA, CloudQuotaError)])
-def test_capacity_and_quota_are_told_apart(cloud, state, fault, error):
-    up(cloud)
-    state.set_fault("pool/demo/gpu-l40s", fault)
-    with pytest.raises(error):
-        cloud.ensure_pool(REF, "gpu-l40s", source.pool_request(VIEW, GPU))
-    assert cloud.observe(REF).pools == ()
-    with_pool(cloud, CPU)
-    state.clear_fault("pool/demo/gpu-l40s", fault)
-    with_pool(cloud)
-    assert {p.name for p in cloud.observe(REF).pools} == {"gpu-l40s", "cpu"}
-
-
 def test_a_bad_request_isnt_taken_for_missing_capacity(cloud):
     up(cloud)
     with pytest.raises(CloudInvalidError) as caught:
         cloud.ensure_pool(REF, "gpu-l40s", {**source.pool_request(VIEW, GPU), "node_quantity": 0})
     assert type(caught.value) is CloudInvalidError
-
-
-@pytest.mark.parametrize(("fault", "error"), [(Fault.NO_CAPACITY, CloudCapacityError), (Fault.QUOTA, CloudQuotaError)])
-def test_growth_that_is_refused_is_typed_too(cloud, state, fault, error):
-    up(cloud)
-    with_pool(cloud, CPU)
-    state.set_fault("pool/demo/cpu", fault)
-    bigger = source.pool_request(VIEW, replace(CPU, count=5))
-    with pytest.raises(error) as caught:
-        cloud.ensure_pool(REF, "cpu", bigger)
-    assert "pool cpu of cluster demo" in caught.value.message
-    assert [(p.count, p.joined, p.state) for p in cloud.observe(REF).pools] == [(2, 2, "ready")]
-
-
-def test_throttling_is_asked_again_a_bounded_number_of_times(cloud, state):
-    state.set_fault("cloud/Vultr", Fault.THROTTLING, 2)
-    assert cloud.observe(REF) is None
-    state.set_fault("cloud/Vultr", Fault.THROTTLING, 3)
-    with pytest.raises(CloudRetryableError) as caught:
-        cloud.observe(REF)
-    assert (caught.value.code, caught.value.retry_after) == ("429", 0.0)
 
 
 def test_a_throttled_create_makes_one(cloud, state):
@@ -386,31 +257,6 @@ def test_lists_are_read_to_their_last_page(cloud, api, state, monkeypatch):
     assert made(state, "create-cluster") == 6
 
 
-def test_deletion_is_asked_for_once_and_gone_is_ready(cloud, state):
-    up(cloud)
-    with_pool(cloud)
-    assert cloud.delete_pool(REF, "gpu-l40s") == Progress("pending", "the end of pool gpu-l40s", changed=True)
-    until_ready(lambda: cloud.delete_pool(REF, "gpu-l40s"))
-    assert state.totals()["delete"] == 1
-    assert cloud.observe(REF).pools == ()
-    assert cloud.delete_cluster(REF).state == "pending"
-    until_ready(lambda: cloud.delete_cluster(REF))
-    assert cloud.observe(REF) is None
-    deletes = state.totals()["delete"]
-    assert cloud.delete_cluster(REF) == Progress("ready")
-    assert cloud.delete_pool(REF, "gpu-l40s") == Progress("ready")
-    assert state.totals()["delete"] == deletes
-
-
-def test_credentials_are_there_once_the_cluster_is(cloud):
-    with pytest.raises(NotReadyError):
-        cloud.credentials(REF)
-    up(cloud)
-    config = cloud.credentials(REF)
-    assert config["clusters"][0]["cluster"]["server"] == "https://demo.lab.invalid:6443"
-    assert config["users"][0]["user"] == {"token": "lab-token"}
-
-
 def test_offers(cloud):
     names = ("vcg-l40s-16c-180g-48vram", "vc2-6c-16gb", "no-such-plan")
     assert dict(cloud.instance_types(REF, names)) == {
@@ -419,19 +265,3 @@ def test_offers(cloud):
     }
     assert cloud.versions(REF) == ("v1.36.2+1", "v1.36.1+3", "v1.35.4+2", "v1.34.2+1")
     assert cloud.whoami() == "lab@vultr.invalid"
-
-
-def test_a_wrong_account_or_key_stops_every_write(state, tmp_path, monkeypatch):
-    with serving(simulator.VultrSim(state, api_key="right")) as url:
-        elsewhere = ClusterRef("demo", "Vultr", "ewr", account="other@vultr.invalid")
-        right = VultrCloud(endpoint=url, secrets={"api-key": "right"}, limits=LIMITS)
-        with pytest.raises(CloudCredentialsError):
-            right.ensure_control_plane(elsewhere, source.control_plane_request(VIEW))
-        wrong = VultrCloud(endpoint=url, secrets={"api-key": "wrong"}, limits=LIMITS)
-        with pytest.raises(CloudCredentialsError) as caught:
-            wrong.observe(REF)
-        assert "wrong" not in str(caught.value)
-    monkeypatch.delenv("VULTR_API_KEY", raising=False)
-    with pytest.raises(CloudCredentialsError):
-        VultrCloud().whoami()
-    assert state.clusters() == []

@@ -7,7 +7,7 @@ import pytest
 from modelplane_dagster.cluster import SOURCES, ExternalDriver
 from modelplane_dagster.components.join import join
 from modelplane_dagster.components.lists import components_for
-from modelplane_dagster.components.support import Support, support_findings, supported
+from modelplane_dagster.components.support import Support, supported
 from modelplane_dagster.errors import ConfigError
 from tests.components.worlds import amd, nvidia, view
 
@@ -27,7 +27,6 @@ MATRIX = {
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_matrix(source):
     assert supported(source, components_for(source)) == MATRIX[source]
-    assert support_findings(source, components_for(source)) == ()
 
 
 def test_what_the_platform_team_runs_is_supported():
@@ -57,7 +56,10 @@ def test_publishing_one_more_driver_changes_the_matrix_and_a_tag_alone_does_not(
 
 def test_publishing_a_driver_twice_is_found():
     twice = components_for("EKS", {"nodewright-operator": {"publishes": ["dra.cpu"]}})
-    assert [(f.code, f.subject) for f in support_findings("EKS", twice)] == [("PublishedTwice", "source/EKS")]
+    found = join(view("EKS", nvidia()), twice).findings
+    assert [(f.code, f.message) for f in found] == [
+        ("PublishedTwice", "dra.cpu is published by dra-driver-cpu and by nodewright-operator.")
+    ]
 
 
 def test_an_overlay_changes_pins_and_values():

@@ -51,7 +51,9 @@ def test_one_cluster_in_trouble(running, kind):
     finally:
         running.lab.fault(subject, kind, on=False)
     rows = {c["name"]: c for c in ran.json["clusters"]}
-    assert (ran.status, ran.json["verdict"]) == (4, "late"), ran.json
+    # The label of a node that others run is its owner's to set; the rest may pass by itself.
+    stuck = kind == "node-without-label"
+    assert (ran.status, ran.json["verdict"], ran.json["stuck"]) == (4, "late", stuck), ran.json
     assert (rows["metal"]["state"], rows["civo-london"]["state"]) == (state, "converged"), ran.json
     said = [rows["metal"]["why"], *(f["message"] + f["fix"] for f in rows["metal"]["findings"])]
     assert any(named in text for text in said), said

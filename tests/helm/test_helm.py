@@ -79,7 +79,7 @@ def helm(fake):
 def test_an_upgrade_passes_values_on_stdin_and_never_rolls_back(fake, helm):
     fake.answers(upgrade=(UPGRADED, "", 0))
     assert helm.upgrade_install("mp-x", ChartRef("/m/x-1.0.0.tgz"), "x", {"a": {"b": 1}}, timeout=90.0) == Release(
-        "mp-x", "x", 3, "deployed", "x-1.0.0", "2026-11-30T00:00:00Z", "Upgrade complete"
+        "mp-x", "x", 3, "deployed", "x-1.0.0", "Upgrade complete"
     )
     (call,) = fake.calls()
     assert call["argv"][:-1] == [
@@ -130,7 +130,7 @@ def test_a_lease_descriptor_reaches_helm(fake):
 def test_status_reads_the_newest_revision_and_none_is_not_an_error(fake, helm):
     fake.answers(list=([ROW], "", 0))
     release = helm.status("mp-x", "x")
-    assert release == Release("mp-x", "x", 3, "pending-upgrade", "x-1.0.0", "now")
+    assert release == Release("mp-x", "x", 3, "pending-upgrade", "x-1.0.0")
     assert release.pending
     fake.answers(list=([], "", 0))
     assert helm.status("mp-x", "x") is None

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from modelplane_dagster.kube.quantity import (
     QuantityError,
     canonical,
-    compare_quantities,
     format_quantity,
     is_quantity,
     parse_quantity,
@@ -96,13 +95,6 @@ def test_other_json_values_are_not(value: object) -> None:
 )  # fmt: skip
 def test_the_canonical_form_is_what_the_api_server_prints(text: str, printed: str) -> None:
     assert canonical(text) == printed
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "order"), [("1Gi", "1024Mi", 0), ("1G", "1Gi", -1), ("2", "1999m", 1), (6, "6", 0)]
-)
-def test_comparison_is_by_value(left: str | int, right: str | int, order: int) -> None:
-    assert compare_quantities(left, right) == order
 
 
 @settings(max_examples=200, deadline=None)

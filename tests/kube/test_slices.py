@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from modelplane_dagster.kube.objects import NodeFacts, Taint
-from modelplane_dagster.kube.slices import Slice, devices_by_node, newest_pools, slice_reach
+from modelplane_dagster.kube.slices import Slice, newest_pools, slice_reach
 from modelplane_dagster.kube.versions import SemverError, SemverValue
 from tests.kube.bodies import N1, device, gpus, slice_body
 
@@ -77,29 +77,3 @@ def test_a_device_is_read_whole() -> None:
     assert (parsed.policies["memory"].default, parsed.policies["memory"].step) == ("1Gi", "1Gi")
     with pytest.raises(SemverError):
         Slice.parse(slice_body("s", [device("x", attributes={"v": {"version": "580.95"}})]))
-
-
-def test_what_reaches_each_node() -> None:
-    bodies = [
-        slice_body("s1", gpus(2), nodeName="n1", pool="n1"),
-        slice_body("s2", gpus(1), nodeName="n2", pool="n2", slices=2),
-        slice_body("gone", gpus(1), nodeName="n9", pool="n9"),
-        slice_body("empty", [], nodeName="n1", driver="dra.cpu", pool="n1"),
-        slice_body("net", [device("a", nodeName="n2"), device("b", allNodes=True)], driver="dra.net", pool="net", perDeviceNodeSelection=True),
-        slice_body("fabric", [device("f")], driver="fabric", pool="fabric", nodeSelector=POOL_A),
-    ]  # fmt: skip
-    nodes = [N1, NodeFacts("n2"), NodeFacts("n3")]
-    found = devices_by_node(newest_pools([Slice.parse(b) for b in bodies]), nodes)
-    assert {
-        name: [(o.pool.driver, o.pool.usable, [d.name for d in o.devices]) for o in offers]
-        for name, offers in found.items()
-    } == {
-        "n1": [
-            ("dra.cpu", True, []),
-            ("dra.net", True, ["b"]),
-            ("fabric", True, ["f"]),
-            ("gpu.nvidia.com", True, ["gpu-0", "gpu-1"]),
-        ],
-        "n2": [("dra.net", True, ["a", "b"]), ("gpu.nvidia.com", False, ["gpu-0"])],
-        "n3": [("dra.net", True, ["b"])],
-    }

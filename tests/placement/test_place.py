@@ -189,6 +189,93 @@ def test_taints_of_clusters(effect: str, tolerations: Any, running: bool, expect
     assert [r.cluster for r in place(made, a=there).replicas] == expected
 
 
+# Why a replica has no place: cluster a has the pool, b a pool that is too small.
+SHUT = [{"key": "maintenance", "value": "yes", "effect": "NoSchedule"}]
+GONE = [{"key": "maintenance", "value": "yes", "effect": "NoExecute"}, {"key": "team", "effect": "NoSchedule"}]
+ON_A = "pools that match are on clusters whose taints it doesn't tolerate: a (maintenance=yes:NoSchedule)."
+ON_BOTH = ON_A.replace("Schedule)", "Execute, team:NoSchedule), c (maintenance=yes:NoSchedule)")
+FULL = "the pools that match have no node free; others are on clusters whose taints it doesn't tolerate: a"
+TOO_SMALL = [("NoPoolMatches", "no pool satisfies its device requests.")]
+
+
+@pytest.mark.parametrize(
+    ("taints", "select", "more", "expected"),
+    [
+        ({"a": SHUT}, {}, {}, [("ClusterTainted", ON_A)]),
+        ({"a": GONE, "c": SHUT}, {}, {}, [("ClusterTainted", ON_BOTH)]),
+        # Room is what is missing where it may go; the taint is named all the same.
+        ({"a": SHUT}, {}, {"c": {"nodes": {"p": 0}}}, [("NoNodesFree", f"{FULL} (maintenance=yes:NoSchedule).")]),
+        (
+            {"a": SHUT},
+            {},
+            {"c": {"admitted": False}},
+            [
+                ("ClusterTainted", ON_A),
+                ("ClusterNotReady", "no pool of an admitted cluster matches; c is refused."),
+            ],
+        ),
+        # The taint or the refusal of a cluster without such pools, or that isn't selected, is no reason.
+        ({"a": SHUT, "b": SHUT}, {"tier": "b"}, {}, TOO_SMALL),
+        ({}, {"tier": "b"}, {"b": {"admitted": False}, "c": {"admitted": False}}, TOO_SMALL),
+        (
+            {},
+            {},
+            {"a": {"unread": "no answer", "may_hold": frozenset()}, "c": {"admitted": False}},
+            [
+                (
+                    "ClusterNotReady",
+                    "no pool of an admitted cluster matches; c is refused, and what runs on a can't be read.",
+                )
+            ],
+        ),
+    ],
+)
+def test_why_it_has_no_place(
+    taints: dict[str, Any], select: dict[str, str], more: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    """Clusters a and b, and c where the case speaks of it; b's pool has one GPU, and two are asked for."""
+    classes = {"a": "two", "b": "one", "c": "two"}
+    names = [n for n in classes if n != "c" or n in taints or n in more]
+    made = fleet(
+        ONE,
+        TWO,
+        *(cluster(n, "EKS", pool("p", classes[n]), labels={"tier": n}, taints=taints.get(n, [])) for n in names),
+        deployment("m", engine(member(request('device.driver == "gpu.nvidia.com"', 2, "gpu"))), select=select),
+    )
+    placement = place(made, **more)
+    assert placement.verdict == "unplaced"
+    assert [(f.code, f.message) for f in placement.findings] == [
+        (code, f"0 of 1 replicas of m are placed: {why}") for code, why in expected
+    ]
+
+
+LIFT = "Take the taint off cluster {} (spec.taints), or add to the deployment's template tolerations: [{}]."
+LIFT_ALL = LIFT.replace("taint off", "taints off")
+TOLERATED = ["{key: maintenance, operator: Exists}", "{key: team, operator: Exists}"]
+
+
+@pytest.mark.parametrize(
+    ("taints", "fix"),
+    [
+        ({"a": SHUT}, LIFT.format("a", TOLERATED[0])),
+        # The cluster with the fewest taints is the nearest.
+        ({"a": GONE, "b": SHUT}, LIFT.format("b", TOLERATED[0])),
+        ({"a": GONE}, LIFT_ALL.format("a", ", ".join(TOLERATED))),
+    ],
+)
+def test_the_fix_writes_out_the_tolerations(taints: dict[str, Any], fix: str) -> None:
+    made = fleet(
+        ONE, *(cluster(n, "EKS", pool("p", "one"), taints=t) for n, t in taints.items()), deployment("m", SIMPLE)
+    )
+    assert [f.fix for f in place(made).findings] == [fix]
+
+
+def test_a_replica_that_runs_there_opens_a_tainted_cluster_to_no_other() -> None:
+    made = fleet(ONE, cluster("a", "EKS", pool("p", "one", 3), taints=SHUT), deployment("m", SIMPLE, replicas=2))
+    placement = place(made, a={"replicas": (replica(f"{ON}p"),)})
+    assert (where(placement), codes(placement.findings)) == ([f"a {ON}p"], ["ClusterTainted"])
+
+
 # What runs already
 
 
@@ -291,6 +378,8 @@ def test_only_what_was_ever_given_to_an_unread_cluster_may_run_there(recorded: A
     may_hold = None if recorded is None else frozenset(recorded)
     placement = place(made, b={"unread": "the API drops connections", "may_hold": may_hold})
     assert (where(placement), codes(placement.findings)) == (expected, [] if expected else ["ReplicaHeld"])
+    # An API that doesn't answer may answer again.
+    assert not any(f.lasts for f in placement.findings)
 
 
 def test_an_unread_cluster_holds_up_nothing_that_it_couldnt_run() -> None:
@@ -308,7 +397,7 @@ def test_a_replica_on_a_cluster_of_unknown_manifests_counts() -> None:
     made = fleet(ONE, cluster("a", "EKS", pool("p", "one")), deployment("m", SIMPLE, replicas=2))
     placement = place(made, held=(HeldReplica("broken", "models", "m"), HeldReplica("broken", "models", "other")))
     assert (placement.verdict, where(placement)) == ("unplaced", [f"a {ON}p"])
-    assert codes(placement.findings) == ["ReplicaHeld"]
+    assert [(f.code, f.lasts) for f in placement.findings] == [("ReplicaHeld", True)]
 
 
 # Engines of several members, and several engines

@@ -38,7 +38,7 @@ def test_a_value_sets_its_setting_alone(name: str, value: str, expected: dict[st
     [
         ("LAB", "kind", "MODELPLANE_LAB is 'kind'; it is embedded (the default) or kubernetes."),
         ("LAB", "Kubernetes", "MODELPLANE_LAB is 'Kubernetes'; it is embedded (the default) or kubernetes."),
-        ("TARGET", "moon", "MODELPLANE_TARGET is 'moon'; it is lab or live."),
+        ("TARGET", "moon", "MODELPLANE_TARGET is 'moon'; it is lab (the default) or live."),
         ("GRACE", "-1", "MODELPLANE_GRACE is '-1'; it is a number of seconds."),
         ("LAB_POOL_SECONDS", "soon", "MODELPLANE_LAB_POOL_SECONDS is 'soon'; it is a number of seconds."),
         ("LAB_CLUSTER_SECONDS", "nan", "MODELPLANE_LAB_CLUSTER_SECONDS is 'nan'; it is a number of seconds."),

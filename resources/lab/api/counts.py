@@ -39,9 +39,5 @@ class Meter:
                 sums[verb] += number
         return Counts(sums["reads"], sums["writes"], sums["deletes"], sums["dry_runs"])
 
-    def by_resource(self) -> dict[tuple[str, str, str], int]:
-        """(user, verb, plural) -> requests."""
-        return dict(self._seen)
-
     def reset(self) -> None:
         self._seen.clear()

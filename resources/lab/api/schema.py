@@ -86,10 +86,6 @@ class Type:
     def patch_merges(self) -> bool:
         return "merge" in str(self.raw.get("x-kubernetes-patch-strategy", ""))
 
-    @property
-    def is_embedded(self) -> bool:
-        return bool(self.raw.get("x-kubernetes-embedded-resource"))
-
 
 def _shape(raw: Mapping[str, Any]) -> tuple[Shape, str]:
     if raw.get("x-kubernetes-int-or-string"):
