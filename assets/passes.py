@@ -29,6 +29,7 @@ from modelplane_dagster.findings import Finding, Severity
 from modelplane_dagster.gate import refusal_sentence
 from modelplane_dagster.plan import FleetPlan
 from modelplane_dagster.summary import ClusterSummary
+from resources.lease import LOST
 from resources.session import open_session
 from resources.steps.result import UNTOUCHED
 from resources.tally import Tally
@@ -160,6 +161,8 @@ class Passes:
                 failures |= dict.fromkeys(self._converge(late, passes))
             if ends or over:
                 break
+            if not due and self._all_lost(look):
+                break
             if not due:
                 time.sleep(idle.after(look.mark()))
                 continue
@@ -208,18 +211,31 @@ class Passes:
     def _due(self, look: Look) -> list[dg.AssetKey]:
         """The assets to ask again: of clusters that aren't settled and of models that don't serve, those that weren't ready
         the last time or that something changed of. What makes no progress waits a growing pause."""
-        now = time.monotonic()
+        now, lost = time.monotonic(), self._lost()
         keys: list[dg.AssetKey] = []
         for name, summary in look.clusters.items():
-            if not summary.settled and self._may_ask(name, summary.fingerprint(), now):
+            if not summary.settled and name not in lost and self._may_ask(name, summary.fingerprint(), now):
                 keys += self._of_cluster(name, summary)
         for model, (state, why) in look.models.items():
             name = "/".join(model)
             if state in ("serving", "refused") or not self._pools_ready(look, model):
                 continue
-            if self._may_ask(name, f"{state} {why}", now):
+            if lost.isdisjoint(_clusters_of(look, model)) and self._may_ask(name, f"{state} {why}", now):
                 keys.append(model_key(*model))
         return keys
+
+    def _lost(self) -> frozenset[str]:
+        """The clusters that another writer took over from these passes. What it did may come from newer manifests than
+        theirs, so they only look on."""
+        told = (f for rows in self.state.told.values() for f in rows if f.code == LOST)
+        return frozenset(f.subject.removeprefix("cluster/") for f in told)
+
+    def _all_lost(self, look: Look) -> bool:
+        """Nothing that isn't settled is these passes' to change any more."""
+        lost = self._lost()
+        clusters = {name for name, summary in look.clusters.items() if not summary.settled}
+        models = [_clusters_of(look, m) for m, (state, _) in look.models.items() if state not in ("serving", "refused")]
+        return bool(lost) and clusters <= lost and not any(lost.isdisjoint(names) for names in models)
 
     def _lagging(self, look: Look) -> list[dg.AssetKey]:
         """What now stands as planned and was last materialised by these passes as something else than ready."""
@@ -317,3 +333,9 @@ class Passes:
         if failure is not None and failure.description:
             return failure.description
         return str(data.error.message).strip() if data.error else "a step failed"
+
+
+def _clusters_of(look: Look, model: tuple[str, str]) -> frozenset[str]:
+    """Where the deployment is placed, and where it is drained from."""
+    placement = next(p for p in look.plan.placements if (p.namespace, p.name) == model)
+    return frozenset({*(r.cluster for r in placement.replicas), *placement.drains})

@@ -137,7 +137,6 @@ def _component(plan: ClusterPlan, index: int, observed: ObservedCluster | None) 
 
 def component_drift(joined: JoinedComponent, seen: ObservedComponent) -> str:
     """Why an installed component isn't as planned; empty when it is."""
-    pin = joined.component.pin
     if seen.state not in ("deployed", "applied"):
         return f"its release is {seen.state}"
     wanted = object_digests(joined)
@@ -146,10 +145,17 @@ def component_drift(joined: JoinedComponent, seen: ObservedComponent) -> str:
         return f"{missing[0]} isn't there" if len(missing) == 1 else f"{len(missing)} objects aren't there"
     if any(seen.objects[ref] != told for ref, told in wanted.items()):
         return "its manifests differ"
+    return release_drift(joined, seen)
+
+
+def release_drift(joined: JoinedComponent, seen: ObservedComponent) -> str:
+    """Why helm is to run; empty where the release is as planned, whatever became of our own objects beside it: helm would
+    make a second revision of the same chart and values. Empty for manifests alone too."""
+    pin = joined.component.pin
     if pin is None:
         return ""
     if seen.state != "deployed":
-        return "it has no release"
+        return "it has no release" if seen.state == "applied" else f"its release is {seen.state}"
     if (seen.chart, seen.version) != (pin.chart, pin.version):
         first = ", its CRDs first" if joined.component.crds_need_apply else ""
         return f"{seen.chart} {seen.version} to {pin.chart} {pin.version}{first}"

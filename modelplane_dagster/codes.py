@@ -469,6 +469,11 @@ _RUN = _area(
             LASTS,
         ),
         "ClusterBusy": (E_, "Another writer works on the cluster.", "Wait for the holder named, or stop it."),
+        "LeaseLost": (
+            E_,
+            "Another writer took the cluster over while this run stood still; the run changes nothing there any more.",
+            "Run again: a new run reads what the other one did, and the manifests as they are now.",
+        ),
         "Orphan": (
             W_,
             "Something of ours still runs and no manifest asks for it.",

@@ -19,6 +19,7 @@ import yaml
 
 from modelplane_dagster.components.types import Pin
 from modelplane_dagster.errors import ConfigError, ConflictError, HelmError, UnreadableError
+from resources.dead_man import DeadMan
 from resources.helm_text import conflict_in, last_lines, own_words, owners_in, secrets_in
 from resources.kubeconfig import secrets_of
 from resources.mortal import mortal
@@ -82,7 +83,8 @@ def chart_ref(pin: Pin, *, mirror: str = "") -> ChartRef:
 class Helm:
     """Helm against one cluster. Holds the kubeconfig (mode 600) and Helm's own folders in a private temporary folder
     until `close`. `pass_fds` are handed to every helm process, so that a lease that a descriptor stands for isn't free
-    while one still runs; each ends with the process that started it, for a helm whose parent was killed renews no Lease.
+    while one still runs; each ends with the process that started it, for a helm whose parent was killed renews no Lease, and
+    `dead_man` ends it where that process is stopped.
     `processes` counts those that were started. Safe to share between threads."""
 
     def __init__(
@@ -92,8 +94,10 @@ class Helm:
         *,
         cluster: str = "",
         pass_fds: Sequence[int] = (),
+        dead_man: DeadMan | None = None,
     ) -> None:
         self._binary = binary
+        self._dead_man = dead_man
         self._cluster = cluster
         self._pass_fds = tuple(pass_fds)
         self._folder = Path(tempfile.mkdtemp(prefix="modelplane-helm-"))
@@ -285,11 +289,15 @@ class Helm:
             raise ConfigError(f"helm can't be started: {error.strerror or type(error).__name__}.") from error
         with self._lock:
             self._running.add(process)
+        if self._dead_man is not None:
+            self._dead_man.watch(process.pid)
         try:
             out, err = _talk(process, json.dumps(values) if values is not None else "", timeout + _GRACE)
         finally:
             with self._lock:
                 self._running.discard(process)
+            if self._dead_man is not None:
+                self._dead_man.forget(process.pid)
         if process.returncode == 0:
             return out
         # A credential plugin writes to helm's own stderr, and may write what it must not.

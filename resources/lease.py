@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from modelplane_dagster.errors import ClusterBusyError, ConflictError, ModelplaneError
 from modelplane_dagster.findings import finding
+from resources.dead_man import DeadMan
 from resources.host import Host, place
 
 if TYPE_CHECKING:
@@ -40,8 +41,11 @@ NAMESPACE = "kube-system"
 DIGEST_ANNOTATION = "modelplane.ai/plan-digest"
 
 
-def busy(cluster: str, message: str) -> ClusterBusyError:
-    return ClusterBusyError(message, findings=(finding("ClusterBusy", f"cluster/{cluster}", message),))
+LOST = "LeaseLost"
+
+
+def busy(cluster: str, message: str, *, code: str = "ClusterBusy") -> ClusterBusyError:
+    return ClusterBusyError(message, findings=(finding(code, f"cluster/{cluster}", message),))
 
 
 class FileLock:
@@ -90,7 +94,7 @@ class ClusterLease:
     """A held lease. `renewing` is the thread that keeps the cluster's Lease alive, None before the API exists; `renewed` is
     when the last renewal that came through was sent, by the host's clock; `leave` says that nothing of ours stands on the
     cluster any more, so that the Lease goes too. `lapse` is called once the lease stands no longer: it ends what still
-    writes without asking us, which is helm."""
+    writes without asking us, which is helm; `dead_man` does so where this process is stopped."""
 
     cluster: str
     file: FileLock
@@ -105,16 +109,32 @@ class ClusterLease:
     renewed: float = 0.0
     leave: bool = False
     lapse: Callable[[], None] = lambda: None
+    dead_man: DeadMan = field(default_factory=DeadMan)
+    asking: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self) -> None:
         """Raises ClusterBusyError when another writer took the Lease meanwhile, or may do so soon: it wasn't renewed in
-        time."""
+        time. Then the cluster is asked first, which a process that was stopped hasn't done yet: `LeaseLost` where another
+        writer took it, and nothing raised where it is ours still."""
+        if not self.lost and self.overdue():
+            self.lapse()
+            with suppress(ModelplaneError):
+                _ask(self)
         if self.lost:
-            raise busy(self.cluster, self.lost)
-        since = self.host.clock() - self.renewed
-        if self.client is not None and since > HOLD:
+            raise busy(self.cluster, self.lost, code=LOST)
+        if self.overdue():
+            since = self.host.clock() - self.renewed
             msg = f"The lease of cluster {self.cluster} couldn't be renewed for {since:.0f} s, so another writer may take it."
             raise busy(self.cluster, msg)
+
+    def overdue(self) -> bool:
+        """It wasn't renewed for so long that another writer may take it soon."""
+        return self.client is not None and self.host.clock() - self.renewed > HOLD
+
+    def renew(self, asked: float) -> None:
+        """It came through; it was sent at `asked`."""
+        self.renewed = asked
+        self.dead_man.stands(asked + HOLD)
 
     def release(self) -> None:
         self.stop.set()
@@ -122,6 +142,7 @@ class ClusterLease:
             self.renewing.join(timeout=5)
         if self.client is not None and not self.lost:
             _let_go(self.client, self.holder, leave=self.leave)
+        self.dead_man.close()
         self.file.release()
 
 
@@ -197,7 +218,7 @@ def extend(lease: ClusterLease, client: ClusterClient, *, wait: float, announce:
             told = True
         time.sleep(random.uniform(0.2, 0.5))
     lease.sightings.forget()
-    lease.renewed = asked
+    lease.renew(asked)
     lease.client = client
     lease.renewing = threading.Thread(target=_renew, args=(lease,), name=f"lease-{lease.cluster}", daemon=True)
     lease.renewing.start()
@@ -243,24 +264,36 @@ def _expired(lease: ClusterLease, found: dict[str, Any]) -> bool:
 
 
 def _renew(lease: ClusterLease) -> None:
-    client, pause = lease.client, DURATION / 3
-    while client is not None and not lease.stop.wait(pause):
+    pause = DURATION / 3
+    while not lease.lost and not lease.stop.wait(pause):
+        if lease.overdue():
+            # Before the cluster is asked, which may take long: this process may have been stopped, and helm with it.
+            lease.lapse()
         try:
-            asked = lease.host.clock()
-            found = client.get(*KIND, NAME, namespace=NAMESPACE)
-            holder = str(((found or {}).get("spec") or {}).get("holderIdentity") or "")
-            if found is None or holder != lease.holder:
-                lease.lost = f"Another writer took cluster {lease.cluster} over: {holder or 'its Lease is gone'}."
-                lease.lapse()
-                return
-            found["spec"].update(_spec(lease))
-            client.replace(found)
-            lease.renewed, pause = asked, DURATION / 3
+            _ask(lease)
+            pause = DURATION / 3
         except ModelplaneError:
             # Asked again soon: an API server that comes back must find the Lease renewed before it runs out.
             pause = DURATION / 30
-        if lease.host.clock() - lease.renewed > HOLD:
+        if lease.lost or lease.overdue():
             lease.lapse()
+
+
+def _ask(lease: ClusterLease) -> None:
+    """Renews the cluster's Lease, or notes that it is lost. Raises where the cluster can't be asked."""
+    with lease.asking:
+        client, asked = lease.client, lease.host.clock()
+        if client is None or lease.lost:
+            return
+        found = client.get(*KIND, NAME, namespace=NAMESPACE)
+        holder = str(((found or {}).get("spec") or {}).get("holderIdentity") or "")
+        if found is None or holder != lease.holder:
+            who = holder or ("its Lease is gone" if found is None else "it has let go again")
+            lease.lost = f"Another writer took cluster {lease.cluster} over: {who}."
+            return
+        found["spec"].update(_spec(lease))
+        client.replace(found)
+        lease.renew(asked)
 
 
 def _let_go(client: ClusterClient, holder: str, *, leave: bool) -> None:

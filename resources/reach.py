@@ -130,8 +130,10 @@ class Reach:
         held = self._leases.get(name)
         with self.alone(name, "helm"):
             if name not in self._helms:
-                fds = (held.file.fd,) if held else ()
-                self._helms[name] = Helm(self.world.helm(), self.kubeconfig(name), cluster=name, pass_fds=fds)
+                fds, dead_man = ((held.file.fd,), held.dead_man) if held else ((), None)
+                self._helms[name] = Helm(
+                    self.world.helm(), self.kubeconfig(name), cluster=name, pass_fds=fds, dead_man=dead_man
+                )
             elif self.ref(name).source == "Existing":
                 # Its kubeconfig may be replaced while the run goes on, as a mounted secret is.
                 self._helms[name].use(self.kubeconfig(name))

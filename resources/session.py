@@ -202,6 +202,11 @@ class Session(Reach):
         held.check()
         self.forget(name)
 
+    def holds(self, name: str) -> bool:
+        """Whether this session has the cluster's lease, its part in the cluster included."""
+        held = self._leases.get(name)
+        return held is not None and held.client is not None
+
     def _extend(self, name: str, held: leases.ClusterLease) -> None:
         """The cluster's own Lease, as soon as its API is there; before that the file alone holds. An API that is there and
         doesn't answer may answer another writer."""

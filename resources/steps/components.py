@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from modelplane_dagster.actions import component_drift
+from modelplane_dagster.actions import component_drift, release_drift
 from modelplane_dagster.canonical import digest
 from modelplane_dagster.cluster_plan import ClusterPlan, object_digests, values_digest
 from modelplane_dagster.components.types import JoinedComponent
-from modelplane_dagster.errors import ConflictError
+from modelplane_dagster.errors import ConflictError, HelmError, ModelplaneError
 from modelplane_dagster.findings import Finding
 from modelplane_dagster.observed import ObservedComponent
 from modelplane_dagster.placement.workloads import DIGEST_ANNOTATION
@@ -51,6 +51,7 @@ def _base(session: Session, plan: ClusterPlan, admission: Admission) -> StepResu
     waits = session.until(lambda: session.api_waits(plan.name))
     if waits:
         return upstream(subject, waits)
+    _hold(session, plan, admission, plan.base)
     seen = session.standing(plan.name).components
     done = in_order(plan.name, plan.base, lambda j: _safely(session, plan, admission, j, seen.get(j.key)))
     return _summary(session, plan, done)
@@ -109,6 +110,9 @@ def _one(session: Session, plan: ClusterPlan, admission: Admission, key: str) ->
     waits = session.until(lambda: _missing(session, plan.name, joined.component.depends_on))
     if waits:
         return upstream(subject, waits)
+    if _hold(session, plan, admission, (joined,)):
+        plan = session.plan_standing(plan.name)
+        joined = plan.component(key)
     result = _ensure(session, plan, admission, joined, session.standing(plan.name).components.get(key))
     seen = session.standing(plan.name).components.get(key)
     tables = {**result.tables, "Release": (row(joined, seen, result.state),)}
@@ -128,11 +132,25 @@ def _missing(session: Session, name: str, needs: Iterable[str]) -> str:
     return ""
 
 
+def _hold(session: Session, plan: ClusterPlan, admission: Admission, wanted: Iterable[JoinedComponent]) -> bool:
+    """Takes the cluster's lease where one of these is to be changed, so that what is judged next is read under it: a writer
+    that was waited for may have done what is missing. True where it was taken just now."""
+    seen = session.standing(plan.name).components
+    if session.holds(plan.name) or not any(_drift(j, seen.get(j.key)) for j in wanted):
+        return False
+    session.write(admission)
+    return True
+
+
+def _drift(joined: JoinedComponent, seen: ObservedComponent | None) -> str:
+    return "it isn't installed" if seen is None else component_drift(joined, seen)
+
+
 def _ensure(
     session: Session, plan: ClusterPlan, admission: Admission, joined: JoinedComponent, seen: ObservedComponent | None
 ) -> StepResult:
     subject = f"component/{plan.name}/{joined.key}"
-    drift = "it isn't installed" if seen is None else component_drift(joined, seen)
+    drift = _drift(joined, seen)
     changed = False
     if drift:
         session.write(admission)
@@ -151,22 +169,34 @@ def _install(
 ) -> None:
     client = session.client(plan.name)
     apply_objects(client, SHARED, joined.prepares)
-    component = joined.component
-    if gone := terminating(client, component.namespace):
+    if gone := terminating(client, joined.component.namespace):
         # Helm would record a failed revision for it.
         raise gone
-    if component.pin is not None:
-        if seen is not None and seen.state.startswith("pending-"):
-            # One of the two failed attempts of our own that are cleared; the lease is held, so no helm of ours still runs.
-            record = pending_record(client, seen.release, seen.namespace)
-            if record is not None:
-                clear_pending(client, record)
-        chart = chart_ref(component.pin, mirror=session.world.chart_mirror)
-        if component.crds_need_apply and seen is not None and seen.chart and seen.version != component.pin.version:
-            for crd in session.helm(plan.name).crds(chart):
-                apply_crd(client, crd)
-            session.write(admission)
-        depended = any(component.key in other.component.depends_on for other in plan.installed)
+    if joined.component.pin is not None and (seen is None or release_drift(joined, seen)):
+        _release(session, plan, admission, joined, seen)
+        session.write(admission)
+    apply_objects(client, joined.key, joined.manifests)
+    session.forget(plan.name)
+
+
+def _release(
+    session: Session, plan: ClusterPlan, admission: Admission, joined: JoinedComponent, seen: ObservedComponent | None
+) -> None:
+    """Helm, after the record of an attempt that never ended and the chart's newer CRDs."""
+    component, client = joined.component, session.client(plan.name)
+    assert component.pin is not None
+    if seen is not None and seen.state.startswith("pending-"):
+        # One of the two failed attempts of our own that are cleared; the lease is held, so no helm of ours still runs.
+        record = pending_record(client, seen.release, seen.namespace)
+        if record is not None:
+            clear_pending(client, record)
+    chart = chart_ref(component.pin, mirror=session.world.chart_mirror)
+    if component.crds_need_apply and seen is not None and seen.chart and seen.version != component.pin.version:
+        for crd in session.helm(plan.name).crds(chart):
+            apply_crd(client, crd)
+        session.write(admission)
+    depended = any(component.key in other.component.depends_on for other in plan.installed)
+    try:
         session.helm(plan.name).upgrade_install(
             component.release,
             chart,
@@ -175,9 +205,21 @@ def _install(
             wait="ready" if depended else "none",
             timeout=HELM_WAIT,
         )
+    except HelmError:
+        # It may have been ended because the lease is lost, which says more than how it ended.
         session.write(admission)
-    apply_objects(client, joined.key, joined.manifests)
-    session.forget(plan.name)
+        if not _stored(session, plan.name, joined, seen.revision if seen else 0):
+            raise
+
+
+def _stored(session: Session, name: str, joined: JoinedComponent, revision: int) -> bool:
+    """The release is recorded as deployed with what it was given, whatever helm heard of it: an answer that was lost makes
+    helm fail after the server stored its success. An older revision than the one that stood is no success of this helm."""
+    try:
+        seen = session.standing(name).components.get(joined.key)
+    except ModelplaneError:
+        return False
+    return seen is not None and seen.revision >= revision and not release_drift(joined, seen)
 
 
 def apply_crd(client: ClusterClient, body: dict[str, Any]) -> None:

@@ -310,12 +310,14 @@ def test_a_broken_note_of_what_was_seen_counts_as_none(tmp_path: Path, clock: Cl
 
 
 def test_two_hosts_with_skewed_clocks_never_both_write(tmp_path: Path) -> None:
-    """The holder renews nothing from now on: it stops writing before the other begins, whichever clock is ahead."""
+    """The holder reaches the cluster no more: it stops writing before the other begins, whichever clock is ahead."""
     for skew in (-10.0, 0.0, 10.0):
         one, two, api = Clock("one"), Clock("two", skew=skew), FakeApi()
         first = ours(tmp_path / f"one{skew}", one)
         grab(first, api)
         first.stop.set()
+        first.client = FakeApi()  # type: ignore[assignment]  # as in `grab`
+        first.client.down = True  # type: ignore[attr-defined]
         writers = []
         for second in range(1, 36):
             one.seconds = two.seconds = 1000.0 + second
@@ -331,6 +333,54 @@ def test_two_hosts_with_skewed_clocks_never_both_write(tmp_path: Path) -> None:
         assert writers == ["one"] * 20 + [""] * 11 + ["two"], writers
         first.lost = "the test ends here"
         first.release()
+
+
+@pytest.mark.parametrize(
+    ("holder", "told"),
+    [
+        (ELSEWHERE, f"Another writer took cluster east over: {ELSEWHERE}."),
+        ("", "Another writer took cluster east over: it has let go again."),
+        (None, "Another writer took cluster east over: its Lease is gone."),
+    ],
+)
+def test_a_process_that_was_stopped_asks_whose_it_is_before_it_writes(
+    tmp_path: Path, clock: Clock, holder: str | None, told: str
+) -> None:
+    """Helm is ended before the cluster is asked, which may take long."""
+    api, ended = FakeApi(), []
+    lease = ours(tmp_path, clock)
+    grab(lease, api)
+    lease.stop.set()
+    lease.lapse = lambda: ended.append(api.writes[-1])
+    clock.seconds += 60
+    if holder is None:
+        del api.objects["Lease", "kube-system", "modelplane-dagster"]
+    else:
+        body = api.lease()
+        body["spec"]["holderIdentity"] = holder
+        api.replace(body)
+    before = len(api.writes)
+    with pytest.raises(ClusterBusyError) as lost:
+        lease.check()
+    assert [(f.code, f.subject, f.message) for f in lost.value.findings] == [("LeaseLost", "cluster/east", told)]
+    assert len(ended) == 1
+    lease.release()
+    assert len(api.writes) == before
+
+
+def test_a_process_that_was_stopped_goes_on_where_nobody_took_over(tmp_path: Path, clock: Clock) -> None:
+    """But for helm, which was ended when nobody could tell yet."""
+    api, ended = FakeApi(), []
+    lease = ours(tmp_path, clock)
+    grab(lease, api)
+    lease.stop.set()
+    lease.lapse = lambda: ended.append("helm")
+    clock.seconds += 60
+    lease.check()
+    lease.check()
+    assert ended == ["helm"]
+    assert lease.renewed == clock.seconds
+    lease.release()
 
 
 def test_a_waiting_writer_gets_it_when_the_other_lets_go(held: ClusterLease) -> None:

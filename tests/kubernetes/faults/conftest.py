@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +15,21 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.site import Ran
-from tests.kubernetes.faults.ground import CLUSTER, DEPLOYMENT, Ground, Standing, ground, until
+from tests.kubernetes.faults.ground import CLUSTER, DEPLOYMENT, Ground, Revision, Standing, ground, histories, until
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
     """How the cluster came to stand: `killed` is what the first reconcile left when it was killed with a helm at work,
-    `orphans` the helms that outlived it, `ran` how the second ended, whose API server was killed again and again."""
+    `orphans` the helms that outlived it, `ran` how the second ended, whose API server was killed again and again, and
+    `histories` what its releases then had behind them."""
 
     ground: Ground
     killed: Standing
     orphans: tuple[int, ...]
     ran: Ran
     servers: tuple[int, ...]
+    histories: Mapping[str, list[Revision]]
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +52,9 @@ def installed(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             servers.append(made.kill("kube-apiserver"))
             made.revived("kube-apiserver", servers[-1])
         out, err = process.communicate(timeout=400)
-        yield Installed(made, killed, orphans, Ran(process.returncode, out, err), tuple(servers))
+        with made.client() as api:
+            found = histories(api)
+        yield Installed(made, killed, orphans, Ran(process.returncode, out, err), tuple(servers), found)
 
 
 def at_work(made: Ground, process: subprocess.Popen[str]) -> bool:

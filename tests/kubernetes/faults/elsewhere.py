@@ -2,7 +2,7 @@
 again and again and notes each write that it would make, or the command line.
 
     python -m tests.kubernetes.faults.elsewhere HOST SKEW writes DURATION KUBECONFIG FOLDER JOURNAL
-    python -m tests.kubernetes.faults.elsewhere HOST SKEW runs ARGUMENTS...
+    python -m tests.kubernetes.faults.elsewhere HOST SKEW runs DURATION ARGUMENTS...
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ def moved(name: str, skew: float) -> Host:
     return Host(name, wall=lambda: datetime.now(UTC) + timedelta(seconds=skew))
 
 
-def writes(host: Host, duration: float, kubeconfig: Path, folder: Path, journal: Path) -> None:
+def writes(host: Host, kubeconfig: Path, folder: Path, journal: Path) -> None:
     """For ever; a line a write: when, by the machine's one clock, and whose."""
-    leases.DURATION, leases.HOLD = duration, duration * 2 / 3
     client = ClusterClient(json.loads(kubeconfig.read_text()), name="metal", timeout=3, retries=0)
     with journal.open("a", buffering=1) as lines:
         turn = 0
@@ -51,11 +50,11 @@ def writes(host: Host, duration: float, kubeconfig: Path, folder: Path, journal:
             time.sleep(0.1)
 
 
-def main(name: str, skew: str, what: str, *arguments: str) -> int:
+def main(name: str, skew: str, what: str, duration: str, *arguments: str) -> int:
     host = moved(name, float(skew))
+    leases.DURATION, leases.HOLD = float(duration), float(duration) * 2 / 3
     if what == "writes":
-        duration, *paths = arguments
-        writes(host, float(duration), *(Path(p) for p in paths))
+        writes(host, *(Path(p) for p in arguments))
     from modelplane_dagster.cli.main import run  # after the process has moved
 
     leases.Host = lambda: host  # type: ignore[assignment,misc]  # what a lease takes where it is given no host

@@ -3,6 +3,8 @@ it. The lab's daemon plays the hardware and nothing between the product and the 
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import os
 import signal
@@ -124,6 +126,31 @@ class Ground:
     def stands(self) -> Standing:
         with self.client() as api:
             return standing(api)
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """`said` is how it ended, in helm's words. It alone tells: a revision that failed is called superseded too, once its
+    retry succeeded."""
+
+    number: int
+    status: str
+    said: str
+
+    @property
+    def complete(self) -> bool:
+        return self.said in ("Install complete", "Upgrade complete")
+
+
+def histories(api: ClusterClient) -> dict[str, list[Revision]]:
+    """Every release's revisions, oldest first."""
+    found: dict[str, list[Revision]] = {}
+    for secret in api.list("v1", "Secret", labels="owner=helm"):
+        body = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+        info = body["info"]
+        revision = Revision(int(body["version"]), str(info["status"]), str(info.get("description") or ""))
+        found.setdefault(str(body["name"]), []).append(revision)
+    return {name: sorted(rows, key=lambda r: r.number) for name, rows in sorted(found.items())}
 
 
 @dataclass(frozen=True, slots=True)
