@@ -175,6 +175,8 @@ def site(folder: Path, *, seed: str = EMPTY_SEED, kind: LabKind = "embedded") ->
         yield Site(fleet, home, env)
     finally:
         stop(home / "lab")
+    # A fault of the lab's own is answered 500 and tried again, so that nothing else would tell of it.
+    assert "Traceback" not in (home / "lab" / "lab.log").read_text(encoding="utf-8")
 
 
 def eventually(holds: Any, *, within: float = 15.0) -> None:

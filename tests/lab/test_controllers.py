@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -367,3 +368,18 @@ def test_nothing_is_written_while_nothing_changes(lab):
     lab.engine = Engine(lab.store, _all, clock=lambda: lab.now)
     lab.run()
     assert lab.store.storage.version == version
+
+
+def test_a_wake_at_once_gives_way_to_none(lab):
+    """On the loop that the daemon runs on, a wake without a delay is a handle that knows no time."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def run():
+        lab.engine.start()
+        lab.workload("deployments.apps", "soon")
+        lab.engine.cluster.at(60.0, lambda: None)
+        await asyncio.sleep(0.2)
+        lab.engine.stop()
+
+    uvloop.run(run())
+    assert [name.split("-")[0] for name, _, _ in lab.pods()] == ["soon"]

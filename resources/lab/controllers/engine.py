@@ -125,7 +125,9 @@ class Engine:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._handle: asyncio.TimerHandle | None = None
+        # uvloop gives no TimerHandle, which knows its time, where there is next to no delay.
+        self._handle: asyncio.Handle | None = None
+        self._when = 0.0
         self._unsubscribe = store.subscribe(self._seen)
         for controller, marked in zip(self._controllers, self._marked, strict=True):
             marked.update(dict.fromkeys(controller.everything()))
@@ -160,9 +162,10 @@ class Engine:
             return
         when = self._loop.time() + delay
         if self._handle is not None and not self._handle.cancelled():
-            if self._handle.when() <= when:
+            if self._when <= when:
                 return
             self._handle.cancel()
+        self._when = when
         self._handle = self._loop.call_at(when, self._tick)
 
     def _tick(self) -> None:
