@@ -38,7 +38,7 @@ PARTS = ("wall", "reconcile", "process", "dagster", "helm", "daemon")
 def reconcile() -> None:
     """In a process of its own: the command, then its parts as JSON on the last line of stderr."""
     from assets import clusters, devices, models, passes  # noqa: PLC0415 - only in the process that measures
-    from modelplane_dagster.cli.main import collect_seldom, run  # noqa: PLC0415 - as above
+    from modelplane_dagster.cli.main import collect_seldom, leave, run  # noqa: PLC0415 - as above
 
     spent = {"runs": 0.0, "steps": 0.0}
 
@@ -64,7 +64,7 @@ def reconcile() -> None:
         "dagster": spent["runs"] - spent["steps"],
     }
     print(json.dumps(parts), file=sys.stderr)
-    sys.exit(status)
+    leave(status)
 
 
 def measure() -> dict[str, float]:

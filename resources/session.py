@@ -48,6 +48,8 @@ log = logging.getLogger("modelplane")
 THREADS = 8
 # Seconds that a read of what stands may be shared by the steps of one run, which hold the cluster's lease when they write.
 FRESH = 1.0
+# The states of a control plane that answers.
+STANDS = ("ready", "updating")
 # How long a second writer waits for the first, where it has the time at all.
 LEASE_WAIT = 10.0
 
@@ -118,7 +120,8 @@ class Session(Reach):
         return observed_pools(seen) if seen is not None else {}
 
     def _recent_cloud(self, name: str) -> CloudCluster | None:
-        """For the gate alone, which every step asks: what runs changes its role in no second."""
+        """For the gate, which every step asks, and for whether the control plane stands: what runs changes its role in no
+        second, nor does a control plane go."""
         with self._lock:
             kept_at = self._seen.get(name)
         if kept_at is not None and time.monotonic() - kept_at[0] <= FRESH:
@@ -145,7 +148,6 @@ class Session(Reach):
         with self._lock:
             self._standing.pop(name, None)
             self._recent.pop(name, None)
-            self._seen.pop(name, None)
 
     def _read_standing(self, name: str) -> Standing:
         client = Reading(self.client(name))
@@ -166,9 +168,12 @@ class Session(Reach):
         """Empty once the control plane stands, its system pool included, and its API answers; else what it waits for."""
         try:
             if self.ref(name).source != "Existing":
-                seen = self.cloud_cluster(name)
+                seen = self._recent_cloud(name)
+                if seen is None or seen.state not in STANDS:
+                    # It may stand since.
+                    seen = self.cloud_cluster(name)
                 state = "not there" if seen is None else seen.state
-                if state not in ("ready", "updating"):
+                if state not in STANDS:
                     return f"the control plane of {name}, which is {state}"
             self.client(name).server_version()
         except (NotReadyError, UnreadableError) as error:
