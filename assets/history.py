@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -79,4 +80,7 @@ def _one_transaction(instance: dg.DagsterInstance) -> Iterator[None]:
 
         storage._connect = kept  # type: ignore[method-assign]  # taken back below
         stack.callback(lambda: storage.__dict__.pop("_connect"))
+        # It looks the same table up for each evaluation, and no table comes or goes meanwhile.
+        storage.has_table = cache(storage.has_table)  # type: ignore[method-assign]  # taken back below
+        stack.callback(lambda: storage.__dict__.pop("has_table"))
         yield
