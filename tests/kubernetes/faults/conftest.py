@@ -32,7 +32,7 @@ class Installed:
     histories: Mapping[str, list[Revision]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def installed(assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     assert assets
     with ground(tmp_path_factory.mktemp("faults")) as made:
